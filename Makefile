@@ -1,0 +1,36 @@
+# `make` lists the targets. Each is a thin name for a command that also works without make.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup test fmt fmt-check lint bench-store deny clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what build and tests need; silent when nothing is missing
+	@scripts/setup.sh
+
+test: setup fmt-check lint ## Format check, lints and all tests
+	@scripts/test.sh
+
+fmt: ## Format all Rust code
+	cargo fmt --all
+
+fmt-check: ## Fail if any Rust code is not formatted
+	cargo fmt --all --check
+
+lint: ## Clippy over everything, warnings are errors
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+bench-store: setup ## Measure the stores
+	cargo run --release -p gapless-benches --bin bench-store
+
+deny: ## Check licences, banned crates, sources and advisories
+	@if cargo deny --version >/dev/null 2>&1; then \
+		cargo deny check; \
+	else \
+		echo "cargo-deny is missing. Run: cargo install --locked cargo-deny" >&2; exit 1; \
+	fi
+
+clean: ## Remove what was built; tools stay in .tools
+	cargo clean

@@ -1,0 +1,148 @@
+//! Conditions of a submitter: independent flags, each set and cleared by its own cause only.
+//!
+//! What a reader sees is the gravest; what binding asks is whether any of them forbids a new nonce.
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocation::Exhibit;
+use crate::fees::Wei;
+use crate::ids::Nonce;
+use crate::named::named_enum;
+use crate::text::NodeText;
+use crate::wait::WaitReason;
+
+/// Somebody else used the key, proven.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Protect {
+    /// The highest foreign nonce proven.
+    pub nonce: Nonce,
+    /// Its exhibit.
+    pub exhibit: Exhibit,
+}
+
+/// What caused a hold, and so what ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldCause {
+    /// The chain's counts are not explained by our slots; heals when they are.
+    Counts,
+    /// Foreign use is certain, its exhibit cannot be had; ended by `unprotect`.
+    Unproven,
+    /// The chain restarted under the same id; ended by `recover`.
+    Genesis,
+    /// The database may have lost commits; ended by `recover`.
+    Epoch,
+    /// Endpoints refuse transactions in a row; ends after a back-off.
+    Refusals,
+}
+
+/// No new nonces for now; bound slots go on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Hold {
+    /// What caused it.
+    pub cause: HoldCause,
+    /// In words, with figures.
+    pub reason: NodeText,
+}
+
+/// The flags of one submitter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Conditions {
+    /// Foreign use, proven.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Protect>,
+    /// Paused by an operator.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// Disabled by health checks, with the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<NodeText>,
+    /// On hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+    /// Cannot pay: (balance, needed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_of_funds: Option<(Wei, Wei)>,
+}
+
+named_enum! {
+    /// The gravest condition, as shown.
+    pub enum Condition {
+        /// Foreign use.
+        Protect = "protect",
+        /// Operator's pause.
+        Paused = "paused",
+        /// Health checks failed.
+        Disabled = "disabled",
+        /// No new nonces.
+        Hold = "hold",
+        /// Cannot pay.
+        OutOfFunds = "out_of_funds",
+        /// Nothing wrong.
+        Ok = "ok",
+    }
+}
+
+impl Conditions {
+    /// The gravest flag that is up.
+    #[must_use]
+    pub const fn gravest(&self) -> Condition {
+        if self.protect.is_some() {
+            Condition::Protect
+        } else if self.paused {
+            Condition::Paused
+        } else if self.disabled.is_some() {
+            Condition::Disabled
+        } else if self.hold.is_some() {
+            Condition::Hold
+        } else if self.out_of_funds.is_some() {
+            Condition::OutOfFunds
+        } else {
+            Condition::Ok
+        }
+    }
+
+    /// Why no new nonce may be bound, if so.
+    #[must_use]
+    pub fn forbids_binding(&self) -> Option<WaitReason> {
+        if let Some(protect) = &self.protect {
+            return Some(WaitReason::Protected { nonce: protect.nonce, hash: protect.exhibit.hash });
+        }
+        if self.paused {
+            return Some(WaitReason::Paused);
+        }
+        if let Some(reason) = &self.disabled {
+            return Some(WaitReason::NodeDown { last_error: reason.clone() });
+        }
+        if let Some(hold) = &self.hold {
+            return Some(WaitReason::Held { reason: hold.reason.clone() });
+        }
+        self.out_of_funds.map(|(balance, needed)| WaitReason::OutOfFunds { balance, needed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gravest_flag_is_shown_and_each_stays_until_its_own_cause_ends() {
+        let mut flags = Conditions { out_of_funds: Some(Default::default()), ..Default::default() };
+        assert_eq!(flags.gravest(), Condition::OutOfFunds);
+        flags.paused = true;
+        assert_eq!(flags.gravest(), Condition::Paused);
+        assert_eq!(flags.forbids_binding(), Some(WaitReason::Paused));
+        flags.paused = false;
+        assert_eq!(flags.gravest(), Condition::OutOfFunds);
+        flags.out_of_funds = None;
+        assert_eq!((flags.gravest(), flags.forbids_binding()), (Condition::Ok, None));
+    }
+
+    #[test]
+    fn healthy_flags_are_an_empty_document() {
+        assert_eq!(serde_json::to_string(&Conditions::default()).unwrap(), "{}");
+        assert_eq!(serde_json::from_str::<Conditions>("{}").unwrap(), Conditions::default());
+    }
+}

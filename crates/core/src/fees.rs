@@ -1,0 +1,143 @@
+//! Amounts and fees with their units. Written as 0x-hex text wherever they are serialised, so that
+//! no reader can round them through a floating-point number.
+
+use std::fmt;
+
+use alloy_primitives::U256;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// An amount of the chain's native coin in its smallest unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wei(pub U256);
+
+/// A price per unit of gas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GasPrice(pub u128);
+
+/// An amount of gas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gas(pub u64);
+
+macro_rules! hex_quantity {
+    ($name:ident, $inner:ty) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:#x}", self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                let parsed = match text.strip_prefix("0x") {
+                    Some(digits) => <$inner>::from_str_radix(digits, 16).ok(),
+                    None => <$inner>::from_str_radix(&text, 10).ok(),
+                };
+                let wrong = || D::Error::custom("expected a 0x-hex or decimal string that fits");
+                parsed.filter(|_| !text.is_empty()).map(Self).ok_or_else(wrong)
+            }
+        }
+    };
+}
+
+hex_quantity!(Wei, U256);
+hex_quantity!(GasPrice, u128);
+hex_quantity!(Gas, u64);
+
+/// What an attempt pays per gas, as signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged, rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Fees {
+    /// EIP-1559.
+    Dynamic {
+        /// The most it pays in all.
+        max_fee_per_gas: GasPrice,
+        /// The most it pays to the block producer.
+        max_priority_fee_per_gas: GasPrice,
+    },
+    /// Before EIP-1559.
+    Legacy {
+        /// What it pays.
+        gas_price: GasPrice,
+    },
+}
+
+impl Fees {
+    /// The most this attempt can pay per gas: what "dearest" compares first.
+    #[must_use]
+    pub const fn ceiling(&self) -> GasPrice {
+        match self {
+            Self::Dynamic { max_fee_per_gas, .. } => *max_fee_per_gas,
+            Self::Legacy { gas_price } => *gas_price,
+        }
+    }
+
+    /// The tip component; a legacy price is its own tip.
+    #[must_use]
+    pub const fn tip(&self) -> GasPrice {
+        match self {
+            Self::Dynamic { max_priority_fee_per_gas, .. } => *max_priority_fee_per_gas,
+            Self::Legacy { gas_price } => *gas_price,
+        }
+    }
+}
+
+/// Fees a caller asked for; what is missing is quoted from the market.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FeeWishes {
+    /// EIP-1559 total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_fee_per_gas: Option<GasPrice>,
+    /// EIP-1559 tip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_priority_fee_per_gas: Option<GasPrice>,
+    /// Legacy price; excludes the other two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gas_price: Option<GasPrice>,
+}
+
+/// How much of the market price a caller wants to pay for speed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speed {
+    /// Cheap, may wait.
+    Slow,
+    /// The market's middle.
+    #[default]
+    Standard,
+    /// The next block or so.
+    Fast,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_hex_out_and_hex_or_decimal_text_in() {
+        assert_eq!(serde_json::to_string(&Wei(U256::from(255))).unwrap(), "\"0xff\"");
+        assert_eq!(serde_json::from_str::<Wei>("\"0xff\"").unwrap(), Wei(U256::from(255)));
+        assert_eq!(serde_json::from_str::<GasPrice>("\"255\"").unwrap(), GasPrice(255));
+        for bad in ["255", "\"\"", "\"0xzz\"", "\"-1\"", "1.5"] {
+            assert!(serde_json::from_str::<GasPrice>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fees_keep_their_kind_through_json() {
+        for fees in [
+            Fees::Dynamic { max_fee_per_gas: GasPrice(30), max_priority_fee_per_gas: GasPrice(2) },
+            Fees::Legacy { gas_price: GasPrice(7) },
+        ] {
+            let text = serde_json::to_string(&fees).unwrap();
+            assert_eq!(serde_json::from_str::<Fees>(&text).unwrap(), fees);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The chain. Contract: *not found* is an answer, an error is an error; sending stored bytes again is
+//! harmless; a time-out means *possibly sent*.
+
+use alloy_primitives::{B256, Bytes};
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::attempt::StoredAttempt;
+use crate::fees::{Fees, Gas, GasPrice, Wei};
+use crate::ids::Nonce;
+use crate::intent::{Options, Payload};
+use crate::outcome::SendOutcome;
+use crate::submitter::SubmitterId;
+use crate::text::NodeText;
+
+/// A block by height and hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockRef {
+    /// Height.
+    pub number: u64,
+    /// Hash.
+    pub hash: B256,
+}
+
+/// A block with what the tracker needs of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Itself.
+    pub this: BlockRef,
+    /// Its parent's hash.
+    pub parent: B256,
+    /// Base fee, where the chain has one.
+    pub base_fee: Option<GasPrice>,
+    /// Gas it may hold.
+    pub gas_limit: Gas,
+    /// Transactions in it.
+    pub transactions: Vec<B256>,
+}
+
+/// An account's counts, read with the head in one batch from one endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// The head they were read at.
+    pub at: BlockRef,
+    /// In the chain.
+    pub latest: Nonce,
+    /// With what the node would mine next.
+    pub pending: Nonce,
+}
+
+/// A receipt, as found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Transaction.
+    pub hash: B256,
+    /// Block.
+    pub block: BlockRef,
+    /// Whether it succeeded.
+    pub succeeded: bool,
+    /// Gas used.
+    pub gas_used: Gas,
+    /// Price paid.
+    pub effective_gas_price: GasPrice,
+    /// Contract created.
+    pub contract_address: Option<alloy_primitives::Address>,
+}
+
+/// Outcome of a gas estimate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Estimate {
+    /// It would run with this much.
+    Gas(Gas),
+    /// It would revert, at this head.
+    Reverts {
+        /// Decoded reason.
+        reason: NodeText,
+        /// The head it was tried on.
+        at: BlockRef,
+    },
+}
+
+/// Why the chain could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ChainError {
+    /// No endpoint answers; try later.
+    #[error("no endpoint answers: {0}")]
+    Unavailable(NodeText),
+    /// The endpoint does not keep this history.
+    #[error("the history asked for is pruned: {0}")]
+    Pruned(NodeText),
+}
+
+/// Short for results of this port.
+pub type ChainResult<T> = Result<T, ChainError>;
+
+/// A sender and nonce found in a block body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sighting {
+    /// The transaction with this sender and nonce; none if the block holds none.
+    pub hash: Option<B256>,
+}
+
+/// The chain.
+#[async_trait]
+pub trait Chain: Send + Sync {
+    /// Broadcasts stored bytes on their route; one outcome each, in order.
+    async fn send(&self, attempts: &[&StoredAttempt]) -> Vec<SendOutcome>;
+
+    /// Receipts by hash; `None` is *not found*.
+    async fn receipts(&self, hashes: &[B256]) -> ChainResult<Vec<Option<Receipt>>>;
+
+    /// The head.
+    async fn head(&self) -> ChainResult<Block>;
+
+    /// A canonical block by height.
+    async fn block_at(&self, number: u64) -> ChainResult<Option<Block>>;
+
+    /// A block by hash, canonical or not.
+    async fn block_by_hash(&self, hash: B256) -> ChainResult<Option<Block>>;
+
+    /// An account's counts at the head.
+    async fn counts(&self, account: &SubmitterId) -> ChainResult<Counts>;
+
+    /// An account's count at a block, by hash.
+    async fn count_at(&self, account: &SubmitterId, block: B256) -> ChainResult<Nonce>;
+
+    /// Looks in a block's body for a sender and nonce.
+    async fn sighting(&self, account: &SubmitterId, nonce: Nonce, block: B256) -> ChainResult<Sighting>;
+
+    /// Balance at the head.
+    async fn balance(&self, account: &SubmitterId) -> ChainResult<Wei>;
+
+    /// Estimates gas on the pending state.
+    async fn estimate(&self, account: &SubmitterId, payload: &Payload) -> ChainResult<Estimate>;
+
+    /// Quotes fees from the market, for these wishes.
+    async fn quote(&self, options: &Options) -> ChainResult<Fees>;
+}
+
+/// What a signer is asked to sign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsigned {
+    /// Sender.
+    pub submitter: SubmitterId,
+    /// Slot.
+    pub nonce: Nonce,
+    /// What.
+    pub payload: Payload,
+    /// Gas limit, decided.
+    pub gas_limit: Gas,
+    /// Fees, decided.
+    pub fees: Fees,
+}
+
+/// Signed bytes and their hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Hash.
+    pub hash: B256,
+    /// Bytes.
+    pub raw: Bytes,
+}

@@ -1,0 +1,95 @@
+//! Policies that users replace: what to pay next, what the pool looks like, what to do with the stuck.
+//! They only answer; the lane acts, within caps and fenced.
+
+use alloy_primitives::B256;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::StoredAttempt;
+use crate::fees::Fees;
+use crate::ids::Nonce;
+use crate::record::TxRecord;
+use crate::time::Timestamp;
+
+/// What a bump is decided on.
+#[derive(Debug, Clone, Copy)]
+pub struct BumpContext<'a> {
+    /// Every attempt of the slot.
+    pub attempts: &'a [StoredAttempt],
+    /// What the market asks now.
+    pub market: Fees,
+    /// Now, by the database's clock.
+    pub now: Timestamp,
+}
+
+/// Decides whether a slot gets a dearer attempt.
+pub trait GasBumpPolicy: Send + Sync {
+    /// New fees, or none to send the same bytes again. The lane enforces caps and the +10 % rule.
+    fn bump(&self, context: &BumpContext<'_>) -> Option<Fees>;
+}
+
+/// What the pool seems to hold. Evidence, never proof.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "diagnosis", rename_all = "camelCase")]
+pub enum Diagnosis {
+    /// An attempt is in a pool.
+    InPool,
+    /// No pool holds any.
+    Lost,
+    /// Another transaction holds the nonce.
+    ReplacedBy {
+        /// Which.
+        hash: B256,
+    },
+    /// It offers too little.
+    Underpriced,
+    /// A lower nonce is missing.
+    GapBelow {
+        /// Which.
+        nonce: Nonce,
+    },
+    /// Nothing can be said.
+    Unknown,
+}
+
+/// Looks into the pool.
+#[async_trait]
+pub trait MempoolInspector: Send + Sync {
+    /// What the pool holds of a slot.
+    async fn inspect(&self, attempts: &[StoredAttempt]) -> Diagnosis;
+}
+
+/// What to do with a transaction that does not move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StuckAction {
+    /// Send the same bytes again.
+    KeepTrying,
+    /// Pay more.
+    Bump,
+    /// Let a placeholder take the nonce.
+    Placeholder,
+    /// Set it aside and tell a human.
+    Escalate,
+    /// Stop the submitter.
+    Protect,
+}
+
+/// What a decision about the stuck is made on.
+#[derive(Debug, Clone, Copy)]
+pub struct StuckContext<'a> {
+    /// The transaction.
+    pub tx: &'a TxRecord,
+    /// Its slot's attempts.
+    pub attempts: &'a [StoredAttempt],
+    /// What the pool seems to hold.
+    pub diagnosis: &'a Diagnosis,
+    /// Now, by the database's clock.
+    pub now: Timestamp,
+}
+
+/// Governs the stuck. The default never cancels by itself.
+pub trait StuckPolicy: Send + Sync {
+    /// What to do now.
+    fn decide(&self, context: &StuckContext<'_>) -> StuckAction;
+}

@@ -1,0 +1,77 @@
+//! One nonce of one submitter. Its status is not stored: it follows from the cursor, the attempts
+//! and, for the few exceptional ones, an [`Allocation`].
+
+use serde::Serialize;
+
+use crate::allocation::{Allocation, AllocationStatus};
+use crate::attempt::StoredAttempt;
+use crate::cursor::Run;
+use crate::ids::Nonce;
+
+/// Where a slot stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SlotStatus {
+    /// Not bound yet.
+    Free,
+    /// Bound, not consumed.
+    Open,
+    /// Bound; waiting for somebody to take it.
+    Recyclable,
+    /// Used in a canonical block.
+    Consumed,
+    /// And deep enough.
+    Resolved,
+    /// Used by somebody else.
+    Foreign,
+}
+
+/// Status of `nonce`.
+#[must_use]
+pub fn status(run: &Run, nonce: Nonce, allocation: Option<&Allocation>) -> SlotStatus {
+    if allocation.is_some_and(|a| a.status == AllocationStatus::Foreign) {
+        SlotStatus::Foreign
+    } else if nonce >= run.next || nonce < run.start {
+        SlotStatus::Free
+    } else if nonce < run.resolved {
+        SlotStatus::Resolved
+    } else if nonce < run.consumed {
+        SlotStatus::Consumed
+    } else if allocation.is_some_and(|a| a.status == AllocationStatus::Recyclable) {
+        SlotStatus::Recyclable
+    } else {
+        SlotStatus::Open
+    }
+}
+
+/// The attempt whoever comes next must outbid: the dearest stored one, whoever's it was.
+#[must_use]
+pub fn dearest(attempts: &[StoredAttempt]) -> Option<&StoredAttempt> {
+    attempts.iter().max_by_key(|a| (a.fees.ceiling(), a.fees.tip(), a.n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_follows_from_the_prefixes() {
+        let run = Run { start: Nonce(1), next: Nonce(8), consumed: Nonce(6), resolved: Nonce(3) };
+        let at = |n| status(&run, Nonce(n), None);
+        assert_eq!(at(0), SlotStatus::Free);
+        assert_eq!(at(2), SlotStatus::Resolved);
+        assert_eq!(at(3), SlotStatus::Consumed);
+        assert_eq!(at(7), SlotStatus::Open);
+        assert_eq!(at(8), SlotStatus::Free);
+        let recycled = Allocation {
+            nonce: Nonce(7),
+            status: AllocationStatus::Recyclable,
+            lock_owner: None,
+            locked_until: None,
+            tx_id: None,
+            used_hash: None,
+            exhibit: None,
+        };
+        assert_eq!(status(&run, Nonce(7), Some(&recycled)), SlotStatus::Recyclable);
+    }
+}

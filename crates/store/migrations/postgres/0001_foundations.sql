@@ -1,0 +1,199 @@
+-- Foundations. Expand/contract: later migrations add, and drop only what no supported binary uses.
+
+-- What this schema demands of a binary, and what database it believes it lives in.
+CREATE TABLE gapless_meta (
+  one               boolean PRIMARY KEY DEFAULT true,
+  min_binary        int NOT NULL,
+  epoch             uuid NOT NULL DEFAULT gen_random_uuid(),
+  system_identifier bigint NOT NULL,
+  timeline          int NOT NULL,
+  CONSTRAINT gapless_meta_is_one_row CHECK (one)
+);
+INSERT INTO gapless_meta (min_binary, system_identifier, timeline)
+  SELECT 1, s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c;
+
+-- The one clock. now() stands still inside a transaction; this does not.
+CREATE FUNCTION gapless_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
+
+-- A batch that touched other rows than it planned rolls back as a whole.
+CREATE FUNCTION gapless_expect(what text, touched bigint, planned bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF touched IS DISTINCT FROM planned THEN
+    RAISE EXCEPTION '%: % rows touched, % planned', what, touched, planned USING ERRCODE = 'GL001';
+  END IF;
+END $$;
+
+CREATE TABLE submitter (
+  submitter  text PRIMARY KEY,
+  settings   json NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT gapless_now()
+);
+
+-- UNIQUE (submitter, fencing_token) makes the token a key column: an UPDATE that raises it then needs
+-- the row's full lock and waits for every writer that holds it FOR KEY SHARE.
+CREATE TABLE submitter_lease (
+  submitter     text PRIMARY KEY,
+  owner_node    text NOT NULL,
+  owner_process uuid NOT NULL,
+  fencing_token bigint NOT NULL,
+  expires_at    timestamptz NOT NULL,
+  idle          boolean NOT NULL DEFAULT false,
+  CONSTRAINT submitter_lease_token_is_a_key UNIQUE (submitter, fencing_token),
+  CONSTRAINT submitter_lease_token_is_positive CHECK (fencing_token > 0)
+) WITH (fillfactor = 50);
+-- Lanes somebody works on or died on: all that a search for orphans needs to read.
+CREATE INDEX submitter_lease_busy ON submitter_lease (submitter) WHERE NOT idle;
+
+CREATE TABLE submitter_nonce_cursor (
+  submitter       text PRIMARY KEY,
+  start_nonce     bigint,
+  next_nonce      bigint,
+  consumed        bigint,
+  resolved        bigint,
+  in_flight_nonce bigint,
+  in_flight_tx_id uuid,
+  condition       text NOT NULL DEFAULT 'ok',
+  conditions      json NOT NULL DEFAULT '{}',
+  version         bigint NOT NULL DEFAULT 0,
+  fencing_token   bigint,
+  updated_at      timestamptz NOT NULL DEFAULT gapless_now(),
+  CONSTRAINT cursor_starts_as_a_whole CHECK (
+    num_nulls(start_nonce, next_nonce, consumed, resolved) IN (0, 4)),
+  CONSTRAINT cursor_prefixes_in_order CHECK (
+    0 <= start_nonce AND start_nonce <= consumed AND consumed <= next_nonce
+    AND start_nonce <= resolved AND resolved <= next_nonce),
+  CONSTRAINT cursor_in_flight_has_a_nonce CHECK (in_flight_tx_id IS NULL OR in_flight_nonce IS NOT NULL)
+) WITH (fillfactor = 50);
+
+CREATE SEQUENCE managed_tx_order;
+
+-- queue_ord repeats ord while the transaction is unbound and is the only changing column in any index:
+-- the later updates of a row stay on its page (HOT).
+CREATE TABLE managed_tx (
+  tx_id               uuid NOT NULL,
+  ord                 bigint NOT NULL,
+  queue_ord           bigint,
+  submitter           text NOT NULL,
+  scope               text NOT NULL,
+  request_id          text NOT NULL,
+  digest              bytea NOT NULL,
+  payload             json NOT NULL,
+  options             json,
+  metadata            json,
+  created_at          timestamptz NOT NULL DEFAULT gapless_now(),
+  state               text NOT NULL DEFAULT 'QUEUED',
+  sub_state           text,
+  seq                 bigint NOT NULL DEFAULT 1,
+  nonce               bigint,
+  tx_hash             bytea,
+  mined_hash          bytea,
+  mined_as            text,
+  block_number        bigint,
+  block_hash          bytea,
+  status              boolean,
+  gas_used            bigint,
+  effective_gas_price numeric(39),
+  contract_address    bytea,
+  mined_at            timestamptz,
+  failure_code        text,
+  failure_reason      text,
+  wait_reason         json,
+  bound_at            timestamptz,
+  ended_at            timestamptz,
+  updated_at          timestamptz NOT NULL DEFAULT gapless_now(),
+  fencing_token       bigint,
+  event_rows          bigint[] NOT NULL DEFAULT '{}',
+  CONSTRAINT managed_tx_pkey PRIMARY KEY (tx_id),
+  CONSTRAINT managed_tx_request UNIQUE (scope, request_id),
+  CONSTRAINT managed_tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200),
+  CONSTRAINT managed_tx_state_is_known CHECK (state IN
+    ('QUEUED','ALLOCATED','TRACKING','STUCK','CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')),
+  CONSTRAINT managed_tx_queued_is_unbound CHECK ((state = 'QUEUED') = (queue_ord IS NOT NULL)),
+  CONSTRAINT managed_tx_slot_fits_state CHECK (CASE state
+    WHEN 'QUEUED' THEN nonce IS NULL AND tx_hash IS NULL
+    WHEN 'REJECTED' THEN nonce IS NULL AND tx_hash IS NULL
+    WHEN 'ALLOCATED' THEN nonce IS NOT NULL
+    WHEN 'CANCELLED' THEN true
+    WHEN 'EXPIRED' THEN true
+    ELSE nonce IS NOT NULL AND tx_hash IS NOT NULL END),
+  CONSTRAINT managed_tx_confirmed_has_a_receipt CHECK (state <> 'CONFIRMED' OR mined_hash IS NOT NULL),
+  CONSTRAINT managed_tx_receipt_is_whole CHECK (num_nulls(
+    mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8)),
+  CONSTRAINT managed_tx_ends_once CHECK (
+    (state IN ('CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')) = (ended_at IS NOT NULL))
+) WITH (fillfactor = 60);
+CREATE INDEX managed_tx_queue ON managed_tx (submitter, queue_ord) WHERE queue_ord IS NOT NULL;
+CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
+CREATE INDEX managed_tx_order ON managed_tx (ord);
+
+CREATE TABLE tx_attempt (
+  submitter    text NOT NULL,
+  nonce        bigint NOT NULL,
+  n            int NOT NULL,
+  tx_id        uuid,
+  kind         text NOT NULL,
+  route        text NOT NULL,
+  hash         bytea NOT NULL,
+  raw          bytea NOT NULL,
+  fees         json NOT NULL,
+  stored_at    timestamptz NOT NULL DEFAULT gapless_now(),
+  next_send_at timestamptz NOT NULL,
+  resends      int NOT NULL DEFAULT 0,
+  refusal_code text,
+  refusal_text text,
+  CONSTRAINT tx_attempt_pkey PRIMARY KEY (submitter, nonce, n),
+  CONSTRAINT tx_attempt_hash UNIQUE (hash),
+  CONSTRAINT tx_attempt_hash_length CHECK (octet_length(hash) = 32),
+  CONSTRAINT tx_attempt_has_bytes CHECK (octet_length(raw) > 0),
+  CONSTRAINT tx_attempt_belongs_or_fills CHECK (tx_id IS NOT NULL OR kind = 'placeholder')
+) WITH (fillfactor = 90);
+
+-- Only slots that need a row of their own: reserved outside, recycled, or used by somebody else.
+CREATE TABLE submitter_nonce_allocation (
+  submitter    text NOT NULL,
+  nonce        bigint NOT NULL,
+  status       text NOT NULL,
+  lock_owner   uuid,
+  locked_until timestamptz,
+  tx_id        uuid,
+  used_hash    bytea,
+  foreign_hash bytea,
+  block_number bigint,
+  block_hash   bytea,
+  PRIMARY KEY (submitter, nonce),
+  CONSTRAINT allocation_status_is_known CHECK (status IN ('RESERVED','USED','RECYCLABLE','FOREIGN')),
+  CONSTRAINT allocation_reserved_is_held CHECK (
+    status <> 'RESERVED' OR (lock_owner IS NOT NULL AND locked_until IS NOT NULL)),
+  CONSTRAINT allocation_used_has_a_hash CHECK (status <> 'USED' OR used_hash IS NOT NULL),
+  CONSTRAINT allocation_foreign_has_an_exhibit CHECK (
+    status <> 'FOREIGN' OR (block_number IS NOT NULL AND block_hash IS NOT NULL))
+);
+
+CREATE SEQUENCE lane_command_order;
+CREATE TABLE lane_command (
+  id         uuid PRIMARY KEY,
+  ord        bigint NOT NULL DEFAULT nextval('lane_command_order'),
+  submitter  text NOT NULL,
+  tx_id      uuid,
+  verb       text NOT NULL,
+  args       json NOT NULL,
+  actor      text NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT gapless_now(),
+  done_at    timestamptz,
+  outcome    text,
+  code       text,
+  CONSTRAINT lane_command_ends_with_an_outcome CHECK ((done_at IS NULL) = (outcome IS NULL))
+);
+CREATE INDEX lane_command_waiting ON lane_command (submitter, ord) WHERE done_at IS NULL;
+
+-- One row per commit and lane. Readers order by (xid, id) below the oldest running transaction, since
+-- a row number drawn early may commit late.
+CREATE SEQUENCE outbox_event_id;
+CREATE TABLE outbox_event (
+  id        bigint PRIMARY KEY DEFAULT nextval('outbox_event_id'),
+  xid       xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  submitter text NOT NULL,
+  at        timestamptz NOT NULL DEFAULT gapless_now(),
+  events    json NOT NULL
+);
+CREATE INDEX outbox_event_order ON outbox_event (xid, id);

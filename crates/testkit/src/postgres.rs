@@ -1,0 +1,15 @@
+//! Real PostgreSQL clusters in throw-away folders.
+//!
+//! [`PgCluster`] starts, kills, freezes and restarts a server of its own; [`TestDb`] is one migrated database
+//! in it, cloned from a template so that each test has its own in a few milliseconds. Most tests take
+//! [`PgCluster::shared`]; those that break the server start one for themselves.
+
+mod admin;
+mod binaries;
+mod cluster;
+mod options;
+mod template;
+
+pub use cluster::PgCluster;
+pub use options::PgOptions;
+pub use template::TestDb;

@@ -1,0 +1,178 @@
+//! Which calls are broken, how, and how often.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// Makes the answer a client sees from its request and the node's answer, both whole JSON-RPC objects.
+pub type Transform = Arc<dyn Fn(&Value, Value) -> Value + Send + Sync>;
+
+/// What happens to a call.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Forwarded; then the connection is closed without an answer.
+    DropAnswer,
+    /// Not forwarded; answered with this error.
+    ErrorWithoutForward {
+        /// JSON-RPC error code.
+        code: i64,
+        /// JSON-RPC error message.
+        message: String,
+    },
+    /// Forwarded; answered with this error whatever the node said.
+    ErrorAfterForward {
+        /// JSON-RPC error code.
+        code: i64,
+        /// JSON-RPC error message.
+        message: String,
+    },
+    /// Not forwarded; answered with this result.
+    FixedResult(Value),
+    /// Forwarded; the node's answer is changed on its way back. See also [`Fault::result`].
+    Result(Transform),
+    /// Forwarded at once; the answer comes this much later.
+    Delay(Duration),
+    /// Not forwarded; never answered, the connection staying open.
+    Hang,
+    /// Not forwarded; the whole HTTP request is answered with this status and no body.
+    HttpStatus(u16),
+}
+
+impl Fault {
+    /// [`Fault::Result`] with this function.
+    pub fn result(change: impl Fn(&Value, Value) -> Value + Send + Sync + 'static) -> Self {
+        Self::Result(Arc::new(change))
+    }
+
+    /// Whether the node gets the call.
+    pub(super) fn forwards(&self) -> bool {
+        match self {
+            Self::DropAnswer | Self::ErrorAfterForward { .. } | Self::Result(_) | Self::Delay(_) => true,
+            Self::ErrorWithoutForward { .. } | Self::FixedResult(_) | Self::Hang | Self::HttpStatus(_) => {
+                false
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DropAnswer => f.write_str("DropAnswer"),
+            Self::ErrorWithoutForward { code, message } => {
+                write!(f, "ErrorWithoutForward({code}, {message})")
+            }
+            Self::ErrorAfterForward { code, message } => write!(f, "ErrorAfterForward({code}, {message})"),
+            Self::FixedResult(result) => write!(f, "FixedResult({result})"),
+            Self::Result(_) => f.write_str("Result(..)"),
+            Self::Delay(by) => write!(f, "Delay({by:?})"),
+            Self::Hang => f.write_str("Hang"),
+            Self::HttpStatus(status) => write!(f, "HttpStatus({status})"),
+        }
+    }
+}
+
+/// A fault, the calls it is for, and how often it strikes.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The method, or `*` for any.
+    pub method: String,
+    /// What happens.
+    pub fault: Fault,
+    /// At most this often; `None` for ever.
+    pub times: Option<u32>,
+    /// Only at every n-th matching call; `None` at each.
+    pub every: Option<u32>,
+}
+
+impl Rule {
+    /// Strikes at every call of `method`.
+    pub fn new(method: impl Into<String>, fault: Fault) -> Self {
+        Self { method: method.into(), fault, times: None, every: None }
+    }
+
+    /// Strikes this often and then never again.
+    #[must_use]
+    pub fn times(mut self, times: u32) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Strikes at the n-th matching call, the 2n-th, and so on.
+    #[must_use]
+    pub fn every(mut self, every: u32) -> Self {
+        self.every = Some(every);
+        self
+    }
+}
+
+/// Names a rule for its removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuleId(u64);
+
+#[derive(Debug)]
+struct Entry {
+    id: RuleId,
+    rule: Rule,
+    seen: u32,
+    fired: u32,
+}
+
+impl Entry {
+    /// Counts the call, and says whether the rule strikes at it.
+    fn is_due(&mut self, method: &str) -> bool {
+        if self.rule.method != "*" && self.rule.method != method {
+            return false;
+        }
+        self.seen += 1;
+        let due = self.rule.every.is_none_or(|every| self.seen.is_multiple_of(every))
+            && self.rule.times.is_none_or(|times| self.fired < times);
+        self.fired += u32::from(due);
+        due
+    }
+}
+
+/// All rules, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    entries: Mutex<Vec<Entry>>,
+    next: AtomicU64,
+}
+
+impl Rules {
+    pub(super) fn add(&self, rule: Rule) -> RuleId {
+        let id = RuleId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.entries().push(Entry { id, rule, seen: 0, fired: 0 });
+        id
+    }
+
+    pub(super) fn remove(&self, id: RuleId) {
+        self.entries().retain(|entry| entry.id != id);
+    }
+
+    pub(super) fn clear(&self) {
+        self.entries().clear();
+    }
+
+    pub(super) fn fired(&self, id: RuleId) -> u32 {
+        self.entries().iter().find(|entry| entry.id == id).map(|entry| entry.fired).unwrap_or_default()
+    }
+
+    /// The fault for a call of `method`. Only rules up to the one that strikes have seen the call.
+    pub(super) fn strike(&self, method: &str) -> Option<Fault> {
+        let mut entries = self.entries();
+        entries.iter_mut().find_map(|entry| entry.is_due(method).then(|| entry.rule.fault.clone()))
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
