@@ -106,7 +106,7 @@ impl std::ops::Deref for StoredAttempt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Class of the answer, as [`SendOutcome::code`](crate::outcome::SendOutcome::code).
-    pub code: String,
+    pub code: NodeText,
     /// The node's words.
     pub text: NodeText,
 }

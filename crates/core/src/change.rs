@@ -154,12 +154,18 @@ pub enum UnsoundChange {
     /// The cursor fell below a slot that is not unbound in the same change.
     #[error("the cursor fell below nonce {0}, which is not unbound here")]
     StillBound(Nonce),
+    /// A slot inside the run cannot be unbound: that would be a hole.
+    #[error("nonce {0} is unbound but the cursor stays above it")]
+    UnboundInside(Nonce),
     /// Bytes for a nonce that the cursor has not reached.
     #[error("bytes for nonce {0} lie outside the run")]
     OutsideRun(Nonce),
     /// Two writes of one transaction.
     #[error("transaction {0} is written twice")]
     Twice(TxId),
+    /// Two writes about one exceptional slot.
+    #[error("slot {0} is allocated twice")]
+    SlotTwice(Nonce),
     /// Facts that cannot be true together.
     #[error("the facts of transaction {0} contradict each other")]
     Facts(TxId),
@@ -221,6 +227,12 @@ impl Draft {
             Some(before) => before.next,
             None => run.start,
         };
+        let mut allocated = BTreeSet::new();
+        if let Some(twice) =
+            self.writes.allocations.iter().map(AllocationWrite::nonce).find(|nonce| !allocated.insert(*nonce))
+        {
+            return Err(UnsoundChange::SlotTwice(twice));
+        }
         let held: BTreeSet<Nonce> = (self.writes.attempts.iter().map(|a| a.nonce))
             .chain(self.writes.allocations.iter().map(AllocationWrite::nonce))
             .collect();
@@ -230,6 +242,9 @@ impl Draft {
         let unbound: BTreeSet<Nonce> = self.writes.unbound.iter().copied().collect();
         if let Some(left) = (run.next.0..before_next.0).map(Nonce).find(|nonce| !unbound.contains(nonce)) {
             return Err(UnsoundChange::StillBound(left));
+        }
+        if let Some(inside) = unbound.iter().find(|nonce| **nonce < run.next) {
+            return Err(UnsoundChange::UnboundInside(*inside));
         }
         for attempt in &self.writes.attempts {
             if attempt.nonce < run.start || attempt.nonce >= run.next {

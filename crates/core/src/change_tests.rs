@@ -54,7 +54,9 @@ fn the_cursor_falls_only_past_unbound_slots() {
     change.cursor.run = Some(Run { next: Nonce(4), ..RUN });
     assert_eq!(change.clone().seal(), Err(UnsoundChange::StillBound(Nonce(4))));
     change.writes.unbound = vec![Nonce(4)];
-    assert!(change.seal().is_ok());
+    assert!(change.clone().seal().is_ok());
+    change.writes.unbound.push(Nonce(2));
+    assert_eq!(change.seal(), Err(UnsoundChange::UnboundInside(Nonce(2))));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::ids::{CommandId, TxId};
 use crate::named::named_enum;
 use crate::submitter::SubmitterId;
+use crate::text::NodeText;
 use crate::time::Timestamp;
 
 named_enum! {
@@ -44,7 +45,7 @@ pub struct NewCommand {
     /// With which figures.
     pub args: Value,
     /// Who asked, for the audit.
-    pub actor: String,
+    pub actor: NodeText,
 }
 
 /// A command that waits for its lane.
@@ -87,5 +88,5 @@ pub struct CommandEnd {
     /// How it ended.
     pub outcome: CommandOutcome,
     /// Code of a refusal or a lost race.
-    pub code: Option<String>,
+    pub code: Option<NodeText>,
 }

@@ -172,19 +172,21 @@ pub struct EventCursor {
     pub commit: u64,
     /// The row within it.
     pub row: u64,
+    /// How many of that row's events were read.
+    pub taken: u64,
 }
 
 impl EventCursor {
     /// The beginning of an epoch.
     #[must_use]
     pub const fn start(epoch: Epoch) -> Self {
-        Self { epoch, commit: 0, row: 0 }
+        Self { epoch, commit: 0, row: 0, taken: 0 }
     }
 
     /// The opaque text handed to readers.
     #[must_use]
     pub fn encode(&self) -> String {
-        format!("{}.{:x}.{:x}", self.epoch.0.simple(), self.commit, self.row)
+        format!("{}.{:x}.{:x}.{:x}", self.epoch.0.simple(), self.commit, self.row, self.taken)
     }
 
     /// Reads [`Self::encode`]'s text.
@@ -192,19 +194,66 @@ impl EventCursor {
     pub fn decode(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         let epoch = Epoch(parts.next()?.parse().ok()?);
-        let commit = u64::from_str_radix(parts.next()?, 16).ok()?;
-        let row = u64::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some(Self { epoch, commit, row })
+        let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+        let cursor = Self { epoch, commit: number()?, row: number()?, taken: number()? };
+        parts.next().is_none().then_some(cursor)
+    }
+}
+
+/// A row of the stream: one commit's events of one lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// The writing transaction.
+    pub commit: u64,
+    /// The row within it.
+    pub row: u64,
+    /// Whose events.
+    pub submitter: SubmitterId,
+    /// When.
+    pub at: Timestamp,
+    /// What, in order.
+    pub events: Vec<StoredEvent>,
+}
+
+impl EventRow {
+    /// The events as a reader gets them.
+    pub fn unfold(self) -> impl Iterator<Item = Event> {
+        let Self { submitter, at, events, .. } = self;
+        events.into_iter().enumerate().map(move |(i, event)| Event::unfold(event, &submitter, at, i))
     }
 }
 
 /// A page of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPage {
-    /// In order.
+    /// In order, at most as many as were asked for.
     pub events: Vec<Event>,
     /// Where to go on; the given cursor if there was nothing new.
     pub next: EventCursor,
+}
+
+impl EventPage {
+    /// Pages through rows that stand at or after `cursor`, in order.
+    #[must_use]
+    pub fn of(cursor: EventCursor, limit: usize, rows: impl IntoIterator<Item = EventRow>) -> Self {
+        let mut page = Self { events: Vec::new(), next: cursor };
+        for row in rows {
+            let (commit, id) = (row.commit, row.row);
+            let begun = (commit, id) == (cursor.commit, cursor.row);
+            let skip = if begun { cursor.taken } else { 0 };
+            let room = limit - page.events.len();
+            let before = page.events.len();
+            page.events.extend(row.unfold().skip(skip as usize).take(room));
+            let taken = (page.events.len() - before) as u64;
+            if taken > 0 {
+                page.next = EventCursor { commit, row: id, taken: skip + taken, ..cursor };
+            }
+            if page.events.len() >= limit {
+                break;
+            }
+        }
+        page
+    }
 }
 
 #[cfg(test)]
@@ -214,7 +263,7 @@ mod tests {
 
     #[test]
     fn cursors_round_trip_and_nonsense_is_refused() {
-        let cursor = EventCursor { epoch: Epoch(Uuid::from_u128(7)), commit: 4711, row: 12 };
+        let cursor = EventCursor { epoch: Epoch(Uuid::from_u128(7)), commit: 4711, row: 12, taken: 3 };
         assert_eq!(EventCursor::decode(&cursor.encode()), Some(cursor));
         for bad in ["", "x.1.2", "1.2", &format!("{}.3", cursor.encode())] {
             assert_eq!(EventCursor::decode(bad), None, "{bad}");
@@ -232,6 +281,36 @@ mod tests {
         let submitter = "eip155:1:0x0000000000000000000000000000000000000001".parse().unwrap();
         let event = Event::unfold(stored, &submitter, Timestamp::default(), 0);
         assert_eq!(event.id, format!("{tx_id}:1"));
+    }
+
+    #[test]
+    fn pages_of_any_size_show_every_event_once() {
+        let submitter: SubmitterId = "eip155:1:0x0000000000000000000000000000000000000001".parse().unwrap();
+        let row = |row: u64, n: u64| EventRow {
+            commit: 5,
+            row,
+            submitter: submitter.clone(),
+            at: Timestamp::default(),
+            events: (0..n)
+                .map(|i| StoredEvent { kind: EventKind::TxStuck, tx_id: None, seq: Seq(row * 10 + i), data: empty() })
+                .collect(),
+        };
+        let rows = [row(1, 3), row(2, 1), row(4, 5)];
+        for limit in 1..12 {
+            let mut cursor = EventCursor::start(Epoch(Uuid::nil()));
+            let mut seen = Vec::new();
+            loop {
+                let at_or_after = |row: &&EventRow| (row.commit, row.row) >= (cursor.commit, cursor.row);
+                let page = EventPage::of(cursor, limit, rows.iter().filter(at_or_after).cloned());
+                if page.events.is_empty() {
+                    break;
+                }
+                assert!(page.events.len() <= limit);
+                seen.extend(page.events.iter().map(|e| e.seq.0));
+                cursor = page.next;
+            }
+            assert_eq!(seen, [10, 11, 12, 20, 40, 41, 42, 43, 44], "limit {limit}");
+        }
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub struct Mined {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failure {
     /// Stable code.
-    pub code: String,
+    pub code: NodeText,
     /// In words.
     pub reason: NodeText,
 }

@@ -1,5 +1,7 @@
 -- Foundations. Expand/contract: later migrations add, and drop only what no supported binary uses.
 
+-- Keys are compared byte by byte (COLLATE "C"): cheaper, and the same order in every locale.
+
 -- What this schema demands of a binary, and what database it believes it lives in.
 CREATE TABLE gapless_meta (
   one               boolean PRIMARY KEY DEFAULT true,
@@ -24,7 +26,7 @@ BEGIN
 END $$;
 
 CREATE TABLE submitter (
-  submitter  text PRIMARY KEY,
+  submitter  text COLLATE "C" PRIMARY KEY,
   settings   json NOT NULL,
   created_at timestamptz NOT NULL DEFAULT gapless_now()
 );
@@ -32,7 +34,7 @@ CREATE TABLE submitter (
 -- UNIQUE (submitter, fencing_token) makes the token a key column: an UPDATE that raises it then needs
 -- the row's full lock and waits for every writer that holds it FOR KEY SHARE.
 CREATE TABLE submitter_lease (
-  submitter     text PRIMARY KEY,
+  submitter     text COLLATE "C" PRIMARY KEY,
   owner_node    text NOT NULL,
   owner_process uuid NOT NULL,
   fencing_token bigint NOT NULL,
@@ -45,7 +47,7 @@ CREATE TABLE submitter_lease (
 CREATE INDEX submitter_lease_busy ON submitter_lease (submitter) WHERE NOT idle;
 
 CREATE TABLE submitter_nonce_cursor (
-  submitter       text PRIMARY KEY,
+  submitter       text COLLATE "C" PRIMARY KEY,
   start_nonce     bigint,
   next_nonce      bigint,
   consumed        bigint,
@@ -73,9 +75,9 @@ CREATE TABLE managed_tx (
   tx_id               uuid NOT NULL,
   ord                 bigint NOT NULL,
   queue_ord           bigint,
-  submitter           text NOT NULL,
-  scope               text NOT NULL,
-  request_id          text NOT NULL,
+  submitter           text COLLATE "C" NOT NULL,
+  scope               text COLLATE "C" NOT NULL,
+  request_id          text COLLATE "C" NOT NULL,
   digest              bytea NOT NULL,
   payload             json NOT NULL,
   options             json,
@@ -127,7 +129,7 @@ CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
 CREATE INDEX managed_tx_order ON managed_tx (ord);
 
 CREATE TABLE tx_attempt (
-  submitter    text NOT NULL,
+  submitter    text COLLATE "C" NOT NULL,
   nonce        bigint NOT NULL,
   n            int NOT NULL,
   tx_id        uuid,
@@ -150,7 +152,7 @@ CREATE TABLE tx_attempt (
 
 -- Only slots that need a row of their own: reserved outside, recycled, or used by somebody else.
 CREATE TABLE submitter_nonce_allocation (
-  submitter    text NOT NULL,
+  submitter    text COLLATE "C" NOT NULL,
   nonce        bigint NOT NULL,
   status       text NOT NULL,
   lock_owner   uuid,
@@ -173,7 +175,7 @@ CREATE SEQUENCE lane_command_order;
 CREATE TABLE lane_command (
   id         uuid PRIMARY KEY,
   ord        bigint NOT NULL DEFAULT nextval('lane_command_order'),
-  submitter  text NOT NULL,
+  submitter  text COLLATE "C" NOT NULL,
   tx_id      uuid,
   verb       text NOT NULL,
   args       json NOT NULL,
@@ -192,7 +194,7 @@ CREATE SEQUENCE outbox_event_id;
 CREATE TABLE outbox_event (
   id        bigint PRIMARY KEY DEFAULT nextval('outbox_event_id'),
   xid       xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  submitter text NOT NULL,
+  submitter text COLLATE "C" NOT NULL,
   at        timestamptz NOT NULL DEFAULT gapless_now(),
   events    json NOT NULL
 );

@@ -1,0 +1,126 @@
+//! Accepting: idempotent, in one statement, without a lease.
+//!
+//! Two races live here. Two nodes insert the same request at once: the unique index lets one win, and
+//! the loser reads the winner in a *second* statement, since the first one's snapshot is older than the
+//! winner's commit. Two batches share several requests: rows are inserted in key order, so neither waits
+//! for the other in a circle.
+
+use std::collections::HashMap;
+
+use gapless_core::ids::Order;
+use gapless_core::limits::MAX_ACCEPT_BATCH;
+use gapless_core::ports::store::StoreResult;
+use gapless_core::record::{Accepted, NewTx, TxRecord};
+use gapless_core::text::NodeText;
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+use uuid::Uuid;
+
+use super::error::{self, Class};
+use super::rows;
+use crate::flat::{options_column, to_json};
+use crate::memory::bounded;
+
+/// Numbers are drawn in the order given, rows are inserted in the order of their keys.
+const INSERT: &str = r#"
+WITH input AS MATERIALIZED (
+  SELECT u.*, nextval('managed_tx_order') AS ord
+  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[])
+    AS u(tx_id, submitter, scope, request_id, digest, payload, options, metadata)
+), ins AS (
+  INSERT INTO managed_tx (tx_id, ord, queue_ord, submitter, scope, request_id, digest, payload, options, metadata)
+  SELECT i.tx_id, i.ord, i.ord, s.submitter, i.scope, i.request_id, i.digest,
+         i.payload::json, i.options::json, i.metadata::json
+  FROM input i JOIN submitter s ON s.submitter = i.submitter
+  ORDER BY i.scope, i.request_id, i.ord
+  ON CONFLICT (scope, request_id) DO NOTHING
+  RETURNING tx_id, ord, submitter
+), told AS (
+  INSERT INTO outbox_event (submitter, events)
+  SELECT submitter, ('[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']')::json
+  FROM ins GROUP BY submitter
+)
+SELECT tx_id, ord FROM ins"#;
+
+pub(super) async fn accept(connection: &mut PgConnection, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
+    bounded("accept", items.len(), MAX_ACCEPT_BATCH)?;
+    let all: Vec<&NewTx> = items.iter().collect();
+    let inserted = match insert(connection, &all).await {
+        Ok(inserted) => inserted,
+        Err(error) if error::class(&error) == Class::Unknown => return Err(error::writing(error)),
+        Err(error) if items.len() == 1 => return one_failed(error).map(|outcome| vec![outcome]),
+        // One bad item must not cost the others: item by item.
+        Err(_) => return one_by_one(connection, items).await,
+    };
+    let losers: Vec<&NewTx> = items.iter().filter(|item| !inserted.contains_key(&item.tx_id.0)).collect();
+    let winners = if losers.is_empty() { HashMap::new() } else { read_winners(connection, &losers).await? };
+    Ok(items.iter().map(|item| outcome(item, &inserted, &winners)).collect())
+}
+
+async fn one_by_one(connection: &mut PgConnection, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        outcomes.extend(Box::pin(accept(connection, std::slice::from_ref(item))).await?);
+    }
+    Ok(outcomes)
+}
+
+fn one_failed(error: sqlx::Error) -> StoreResult<Accepted> {
+    match error::class(&error) {
+        Class::Poison => Ok(Accepted::Poison { reason: NodeText::new(&error.to_string()) }),
+        _ => Err(error::writing(error)),
+    }
+}
+
+async fn insert(
+    connection: &mut PgConnection,
+    items: &[&NewTx],
+) -> Result<HashMap<Uuid, Order>, sqlx::Error> {
+    let rows = sqlx::query(INSERT)
+        .bind(items.iter().map(|i| i.tx_id.0).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| i.submitter.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| i.scope.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| i.request_id.as_str()).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| &i.digest.0[..]).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| to_json(&i.intent.payload)).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| options_column(&i.intent)).collect::<Vec<_>>())
+        .bind(items.iter().map(|i| i.metadata.as_ref().map(|m| m.as_str())).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get("tx_id")?, Order(row.try_get::<i64, _>("ord")?.unsigned_abs()))))
+        .collect()
+}
+
+type Winners = HashMap<(String, String), TxRecord>;
+
+async fn read_winners(connection: &mut PgConnection, losers: &[&NewTx]) -> StoreResult<Winners> {
+    let sql = format!(
+        "SELECT {} FROM unnest($1::text[], $2::text[]) AS u(scope, request_id)
+         JOIN managed_tx m ON m.scope = u.scope AND m.request_id = u.request_id",
+        rows::TX
+    );
+    let found = sqlx::query(AssertSqlSafe(sql))
+        .bind(losers.iter().map(|i| i.scope.as_str()).collect::<Vec<_>>())
+        .bind(losers.iter().map(|i| i.request_id.as_str()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await
+        .map_err(error::reading)?;
+    let keyed = |row| {
+        let record = rows::tx(row)?;
+        let key = (record.request.scope.as_str().to_owned(), record.request.request_id.as_str().to_owned());
+        Ok((key, record))
+    };
+    found.iter().map(keyed).collect()
+}
+
+fn outcome(item: &NewTx, inserted: &HashMap<Uuid, Order>, winners: &Winners) -> Accepted {
+    if let Some(order) = inserted.get(&item.tx_id.0) {
+        return Accepted::New { order: *order };
+    }
+    let key = (item.scope.as_str().to_owned(), item.request_id.as_str().to_owned());
+    match winners.get(&key) {
+        Some(known) if known.request.digest == item.digest => Accepted::Known(Box::new(known.clone())),
+        Some(known) => Accepted::Mismatch { tx_id: known.tx_id() },
+        None => Accepted::UnknownSubmitter,
+    }
+}

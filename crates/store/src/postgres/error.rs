@@ -1,0 +1,56 @@
+//! What an error of the driver tells about a write: refused, or nobody knows.
+
+use gapless_core::ports::store::StoreError;
+
+/// Raised by `gapless_expect`: other rows were touched than planned.
+pub(super) const MISMATCH: &str = "GL001";
+
+/// An error before anything was sent.
+pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+/// An error of a read.
+pub(super) fn reading(error: sqlx::Error) -> StoreError {
+    match error {
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
+            StoreError::Corrupt(error.to_string())
+        }
+        other => StoreError::Unavailable(other.to_string()),
+    }
+}
+
+/// An error of a write: only the server's own word that it failed is believed.
+pub(super) fn writing(error: sqlx::Error) -> StoreError {
+    match class(&error) {
+        Class::Unknown => StoreError::OutcomeUnknown(error.to_string()),
+        _ => StoreError::Unavailable(error.to_string()),
+    }
+}
+
+/// What the server's answer to a write means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The rows themselves are at fault; the same write will fail again.
+    Poison,
+    /// Locks, deadlocks, time-outs: nothing was written, it may work later.
+    Busy,
+    /// The server refused for a reason of its own.
+    Refused,
+    /// No word from the server.
+    Unknown,
+}
+
+/// Classifies by SQLSTATE.
+pub(super) fn class(error: &sqlx::Error) -> Class {
+    let sqlx::Error::Database(error) = error else { return Class::Unknown };
+    let code = error.code().unwrap_or_default();
+    match code.as_ref() {
+        MISMATCH => Class::Poison,
+        "40001" | "40P01" | "55P03" | "57014" => Class::Busy,
+        // A server on its way down may have committed before it said so.
+        "57P01" | "57P02" | "57P03" => Class::Unknown,
+        code if code.starts_with("22") || code.starts_with("23") => Class::Poison,
+        _ => Class::Refused,
+    }
+}

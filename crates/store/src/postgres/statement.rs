@@ -1,0 +1,459 @@
+//! Composing the fenced statement from the parts a batch needs.
+//!
+//! Every part is one CTE over `unnest`ed arrays, joined to the lanes that passed the fence by position:
+//! `(SELECT map FROM ok)[lane]` is a lookup, where a join would be quadratic without hashing. Parts a
+//! batch does not need are left out; the few shapes that occur are prepared once per session.
+
+use std::collections::BTreeMap;
+
+use gapless_core::allocation::{AllocationStatus, AllocationWrite};
+use gapless_core::change::LaneChange;
+use gapless_core::time::micros;
+use sqlx::Arguments;
+use sqlx::postgres::PgArguments;
+use time::OffsetDateTime;
+
+use super::commit::Encoding;
+use super::rows::at;
+use crate::flat::{FlatAllocation, FlatCursor, FlatFacts, signed, to_json};
+
+pub(super) struct Statement {
+    pub(super) sql: String,
+    pub(super) arguments: PgArguments,
+}
+
+/// Collects parameters and hands out their `$n::type`.
+#[derive(Default)]
+struct Binder {
+    arguments: PgArguments,
+    count: usize,
+    error: Option<Encoding>,
+}
+
+impl Binder {
+    fn add<'t, T>(&mut self, values: Vec<T>, sql_type: &str) -> String
+    where
+        Vec<T>: sqlx::Encode<'t, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + 't,
+    {
+        if let Err(error) = self.arguments.add(values) {
+            self.error = Some(error.into());
+        }
+        self.count += 1;
+        format!("${}::{sql_type}[]", self.count)
+    }
+}
+
+macro_rules! columns {
+    ($binder:ident, $rows:expr, $($sql_type:literal: $value:expr),+ $(,)?) => {
+        [$($binder.add($rows.iter().map($value).collect::<Vec<_>>(), $sql_type)),+].join(", ")
+    };
+}
+
+impl Statement {
+    pub(super) fn of(batch: &[&LaneChange]) -> Result<Self, Encoding> {
+        let mut binder = Binder::default();
+        let mut parts = vec![lanes(&mut binder, batch)];
+        let mut expects = Vec::new();
+        let blocks = [transactions, attempts, unbound, notes, allocations, lapses, settled, commands];
+        for block in blocks {
+            if let Some(block) = block(&mut binder, batch) {
+                parts.push(block.ctes);
+                expects.push(format!(
+                    "(SELECT gapless_expect('{}', (SELECT count(*) FROM {}), (SELECT count(*) FROM {})))",
+                    block.what, block.touched, block.planned
+                ));
+            }
+        }
+        let expects = expects.iter().map(|expect| format!(", {expect}")).collect::<String>();
+        let sql = format!("WITH {}{VERDICTS}{expects} FROM input i", parts.join(", "));
+        match binder.error {
+            Some(error) => Err(error),
+            None => Ok(Self { sql, arguments: binder.arguments }),
+        }
+    }
+}
+
+const VERDICTS: &str = "
+SELECT i.lane, (SELECT map FROM ok)[i.lane] AS applied, i.lane IN (SELECT lane FROM fence) AS locked,
+  EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = i.submitter AND l.owner_node = i.node
+    AND l.owner_process = i.process AND l.fencing_token = i.token AND l.expires_at > gapless_now()) AS held";
+
+struct Block {
+    what: &'static str,
+    ctes: String,
+    touched: &'static str,
+    planned: &'static str,
+}
+
+/// The fence, the cursors, and the events of every lane.
+fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
+    let cursors: Vec<(&&LaneChange, FlatCursor)> =
+        batch.iter().map(|c| (c, FlatCursor::from(c.cursor()))).collect();
+    let events = |change: &LaneChange| {
+        let events = change.events();
+        (!events.is_empty()).then(|| to_json(&events))
+    };
+    let columns = columns!(
+        binder, cursors,
+        "text": |(c, _)| c.submitter().as_str().to_owned(),
+        "text": |(c, _)| c.owner().node().to_owned(),
+        "uuid": |(c, _)| c.owner().process(),
+        "bigint": |(c, _)| signed(c.token().0),
+        "bigint": |(c, _)| signed(c.expected().0),
+        "bigint": |(_, f)| f.start_nonce,
+        "bigint": |(_, f)| f.next_nonce,
+        "bigint": |(_, f)| f.consumed,
+        "bigint": |(_, f)| f.resolved,
+        "bigint": |(_, f)| f.in_flight_nonce,
+        "uuid": |(_, f)| f.in_flight_tx_id,
+        "text": |(_, f)| f.condition.clone(),
+        "text": |(_, f)| f.conditions.clone(),
+        "text": |(c, _)| events(c),
+    );
+    format!(
+        "input AS MATERIALIZED (
+  SELECT u.*, nextval('outbox_event_id') AS event_id FROM unnest({columns}) WITH ORDINALITY
+    AS u(submitter, node, process, token, expected, start_nonce, next_nonce, consumed, resolved,
+         in_flight_nonce, in_flight_tx_id, condition, conditions, events, lane)
+), fence AS MATERIALIZED (
+  SELECT i.* FROM input i JOIN submitter_lease l
+    ON l.submitter = i.submitter AND l.owner_node = i.node AND l.owner_process = i.process
+   AND l.fencing_token = i.token AND l.expires_at > gapless_now()
+  ORDER BY l.submitter FOR KEY SHARE OF l SKIP LOCKED
+), cur AS (
+  UPDATE submitter_nonce_cursor c SET start_nonce = f.start_nonce, next_nonce = f.next_nonce,
+    consumed = f.consumed, resolved = f.resolved, in_flight_nonce = f.in_flight_nonce,
+    in_flight_tx_id = f.in_flight_tx_id, condition = f.condition, conditions = f.conditions::json,
+    version = f.expected + 1, fencing_token = f.token, updated_at = gapless_now()
+  FROM fence f WHERE c.submitter = f.submitter AND c.version = f.expected RETURNING f.lane
+), ok AS MATERIALIZED (
+  SELECT array_agg(i.lane IN (SELECT lane FROM cur) ORDER BY i.lane) AS map,
+    array_agg(i.event_id ORDER BY i.lane) AS event_ids, array_agg(i.token ORDER BY i.lane) AS tokens
+  FROM input i
+), told AS (
+  INSERT INTO outbox_event (id, submitter, events)
+  SELECT i.event_id, i.submitter, i.events::json FROM input i
+  WHERE i.events IS NOT NULL AND (SELECT map FROM ok)[i.lane]
+)"
+    )
+}
+
+/// (lane, submitter, item) for every item of a kind; lanes count from 1.
+fn each<'a, T>(
+    batch: &[&'a LaneChange],
+    of: impl Fn(&'a LaneChange) -> &'a [T],
+) -> Vec<(i64, &'a str, &'a T)> {
+    let lane = |(i, change): (usize, &&'a LaneChange)| {
+        let change: &'a LaneChange = change;
+        of(change).iter().map(move |item| (i as i64 + 1, change.submitter().as_str(), item))
+    };
+    batch.iter().enumerate().flat_map(lane).collect()
+}
+
+fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let writes = each(batch, |change| &change.writes().txs);
+    if writes.is_empty() {
+        return None;
+    }
+    let rows: Vec<_> =
+        writes.iter().map(|(lane, s, write)| (*lane, *s, *write, FlatFacts::from(write.facts()))).collect();
+    let time = |micros: Option<i64>| -> Option<OffsetDateTime> { micros.map(at) };
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0,
+        "text": |r| r.1.to_owned(),
+        "uuid": |r| r.2.tx_id().0,
+        "text": |r| r.2.from().name(),
+        "bool": |r| r.2.tells(),
+        "text": |r| r.3.state.clone(),
+        "text": |r| r.3.sub_state.clone(),
+        "bigint": |r| r.3.seq,
+        "bigint": |r| r.3.nonce,
+        "bytea": |r| r.3.tx_hash.clone(),
+        "bytea": |r| r.3.mined_hash.clone(),
+        "text": |r| r.3.mined_as.clone(),
+        "bigint": |r| r.3.block_number,
+        "bytea": |r| r.3.block_hash.clone(),
+        "bool": |r| r.3.status,
+        "bigint": |r| r.3.gas_used,
+        "text": |r| r.3.effective_gas_price.clone(),
+        "bytea": |r| r.3.contract_address.clone(),
+        "timestamptz": |r| time(r.3.mined_at),
+        "text": |r| r.3.failure_code.clone(),
+        "text": |r| r.3.failure_reason.clone(),
+        "text": |r| r.3.wait_reason.clone(),
+        "timestamptz": |r| time(r.3.bound_at),
+        "timestamptz": |r| time(r.3.ended_at),
+    );
+    let ctes = format!(
+        "tx_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns})
+    AS t(lane, submitter, tx_id, from_state, tells, state, sub_state, seq, nonce, tx_hash, mined_hash, mined_as,
+         block_number, block_hash, status, gas_used, price, contract_address, mined_at, failure_code,
+         failure_reason, wait_reason, bound_at, ended_at)
+  WHERE (SELECT map FROM ok)[t.lane]
+), tx_out AS (
+  UPDATE managed_tx m SET state = t.state, sub_state = t.sub_state, seq = t.seq, nonce = t.nonce,
+    queue_ord = CASE WHEN t.state = 'QUEUED' THEN m.ord END, tx_hash = t.tx_hash, mined_hash = t.mined_hash,
+    mined_as = t.mined_as, block_number = t.block_number, block_hash = t.block_hash, status = t.status,
+    gas_used = t.gas_used, effective_gas_price = t.price::numeric, contract_address = t.contract_address,
+    mined_at = t.mined_at, failure_code = t.failure_code, failure_reason = t.failure_reason,
+    wait_reason = t.wait_reason::json, bound_at = t.bound_at, ended_at = t.ended_at,
+    updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
+    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
+  FROM tx_in t WHERE m.tx_id = t.tx_id AND m.submitter = t.submitter AND m.state = t.from_state RETURNING 1
+)"
+    );
+    Some(Block { what: "transactions", ctes, touched: "tx_out", planned: "tx_in" })
+}
+
+fn attempts(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = each(batch, |change| &change.writes().attempts);
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0,
+        "text": |r| r.1.to_owned(),
+        "bigint": |r| signed(r.2.nonce.0),
+        "int": |r| i32::try_from(r.2.n).unwrap_or(i32::MAX),
+        "uuid": |r| r.2.tx_id.map(|tx_id| tx_id.0),
+        "text": |r| r.2.kind.name(),
+        "text": |r| r.2.route.name(),
+        "bytea": |r| r.2.hash.to_vec(),
+        "bytea": |r| r.2.raw.to_vec(),
+        "text": |r| to_json(&r.2.fees),
+        "timestamptz": |r| at(r.2.next_send_at.as_micros()),
+    );
+    let ctes = format!(
+        "attempt_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns})
+    AS a(lane, submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
+  WHERE (SELECT map FROM ok)[a.lane]
+), attempt_out AS (
+  INSERT INTO tx_attempt (submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
+  SELECT submitter, nonce, n, tx_id, kind, route, hash, raw, fees::json, next_send_at FROM attempt_in RETURNING 1
+)"
+    );
+    Some(Block { what: "attempts", ctes, touched: "attempt_out", planned: "attempt_in" })
+}
+
+fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = each(batch, |change| &change.writes().unbound);
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0, "text": |r| r.1.to_owned(), "bigint": |r| signed(r.2.0),
+    );
+    let ctes = format!(
+        "unbound_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce) WHERE (SELECT map FROM ok)[b.lane]
+), unbound_all AS (
+  DELETE FROM tx_attempt a USING unbound_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce RETURNING a.n
+), unbound_out AS (SELECT FROM unbound_all WHERE n = 0)"
+    );
+    Some(Block { what: "unbound slots", ctes, touched: "unbound_out", planned: "unbound_in" })
+}
+
+/// Claims and refusals concern the same rows, and a row can be updated once per statement: merged.
+fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    type Note<'a> = (i64, &'a str, i64, i32, Option<OffsetDateTime>, Option<(String, String)>);
+    let mut rows: BTreeMap<(i64, u64, u32), Note<'_>> = BTreeMap::new();
+    for (i, change) in batch.iter().enumerate() {
+        let lane = i as i64 + 1;
+        let blank = |nonce: u64, n: u32| {
+            (
+                lane,
+                change.submitter().as_str(),
+                signed(nonce),
+                i32::try_from(n).unwrap_or(i32::MAX),
+                None,
+                None,
+            )
+        };
+        for claim in &change.writes().resends {
+            let row =
+                rows.entry((lane, claim.nonce.0, claim.n)).or_insert_with(|| blank(claim.nonce.0, claim.n));
+            row.4 = Some(at(claim.next_send_at.as_micros()));
+        }
+        for note in &change.writes().refusals {
+            let row = rows.entry((lane, note.nonce.0, note.n)).or_insert_with(|| blank(note.nonce.0, note.n));
+            row.5 = Some((note.refusal.code.as_str().to_owned(), note.refusal.text.as_str().to_owned()));
+        }
+    }
+    if rows.is_empty() {
+        return None;
+    }
+    let rows: Vec<Note<'_>> = rows.into_values().collect();
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0,
+        "text": |r| r.1.to_owned(),
+        "bigint": |r| r.2,
+        "int": |r| r.3,
+        "timestamptz": |r| r.4,
+        "text": |r| r.5.as_ref().map(|refusal| refusal.0.clone()),
+        "text": |r| r.5.as_ref().map(|refusal| refusal.1.clone()),
+    );
+    let ctes = format!(
+        "note_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce, n, next_send_at, code, words)
+  WHERE (SELECT map FROM ok)[b.lane]
+), note_out AS (
+  UPDATE tx_attempt a SET next_send_at = coalesce(b.next_send_at, a.next_send_at),
+    resends = a.resends + CASE WHEN b.next_send_at IS NULL THEN 0 ELSE 1 END,
+    refusal_code = coalesce(b.code, a.refusal_code), refusal_text = coalesce(b.words, a.refusal_text)
+  FROM note_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce AND a.n = b.n RETURNING 1
+)"
+    );
+    Some(Block { what: "notes on attempts", ctes, touched: "note_out", planned: "note_in" })
+}
+
+/// Reserve, recycle, foreign: rows that appear. The conflict's WHERE repeats `AllocationWrite::apply`.
+fn allocations(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let row = |write: &AllocationWrite| -> Option<(FlatAllocation, Option<i64>)> {
+        let blank = |status: AllocationStatus| FlatAllocation {
+            nonce: signed(write.nonce().0),
+            status: status.name().to_owned(),
+            ..Default::default()
+        };
+        match write {
+            AllocationWrite::Reserve { lock_owner, hold, tx_id, .. } => {
+                let held = FlatAllocation {
+                    lock_owner: Some(lock_owner.0),
+                    tx_id: tx_id.map(|tx_id| tx_id.0),
+                    ..blank(AllocationStatus::Reserved)
+                };
+                Some((held, Some(micros(*hold))))
+            }
+            AllocationWrite::Recycle { .. } => Some((blank(AllocationStatus::Recyclable), None)),
+            AllocationWrite::Foreign { exhibit, .. } => {
+                let proven = FlatAllocation {
+                    foreign_hash: exhibit.hash.map(|hash| hash.to_vec()),
+                    block_number: Some(signed(exhibit.block_number)),
+                    block_hash: Some(exhibit.block_hash.to_vec()),
+                    ..blank(AllocationStatus::Foreign)
+                };
+                Some((proven, None))
+            }
+            AllocationWrite::Lapse { .. } | AllocationWrite::Settle { .. } => None,
+        }
+    };
+    let all = each(batch, |change| &change.writes().allocations);
+    let rows: Vec<_> = all
+        .into_iter()
+        .filter_map(|(lane, submitter, write)| row(write).map(|(flat, hold)| (lane, submitter, flat, hold)))
+        .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0,
+        "text": |r| r.1.to_owned(),
+        "bigint": |r| r.2.nonce,
+        "text": |r| r.2.status.clone(),
+        "uuid": |r| r.2.lock_owner,
+        "bigint": |r| r.3,
+        "uuid": |r| r.2.tx_id,
+        "bytea": |r| r.2.foreign_hash.clone(),
+        "bigint": |r| r.2.block_number,
+        "bytea": |r| r.2.block_hash.clone(),
+    );
+    let ctes = format!(
+        "allocation_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns})
+    AS b(lane, submitter, nonce, status, lock_owner, hold, tx_id, foreign_hash, block_number, block_hash)
+  WHERE (SELECT map FROM ok)[b.lane]
+), allocation_out AS (
+  INSERT INTO submitter_nonce_allocation AS x
+    (submitter, nonce, status, lock_owner, locked_until, tx_id, foreign_hash, block_number, block_hash)
+  SELECT submitter, nonce, status, lock_owner, gapless_now() + hold * interval '1 microsecond', tx_id,
+    foreign_hash, block_number, block_hash FROM allocation_in
+  ON CONFLICT (submitter, nonce) DO UPDATE SET status = EXCLUDED.status, lock_owner = EXCLUDED.lock_owner,
+    locked_until = EXCLUDED.locked_until, tx_id = EXCLUDED.tx_id, used_hash = NULL,
+    foreign_hash = EXCLUDED.foreign_hash, block_number = EXCLUDED.block_number, block_hash = EXCLUDED.block_hash
+  WHERE EXCLUDED.status = 'FOREIGN' OR (EXCLUDED.status = 'RESERVED' AND x.status = 'RECYCLABLE')
+  RETURNING 1
+)"
+    );
+    Some(Block { what: "allocations", ctes, touched: "allocation_out", planned: "allocation_in" })
+}
+
+fn nonces_of<'a>(
+    batch: &[&'a LaneChange],
+    keep: impl Fn(&AllocationWrite) -> bool,
+) -> Vec<(i64, &'a str, &'a AllocationWrite)> {
+    let mut all = each(batch, |change| &change.writes().allocations);
+    all.retain(|(_, _, write)| keep(write));
+    all
+}
+
+fn lapses(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = nonces_of(batch, |write| matches!(write, AllocationWrite::Lapse { .. }));
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0, "text": |r| r.1.to_owned(), "bigint": |r| signed(r.2.nonce().0),
+    );
+    let ctes = format!(
+        "lapse_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce) WHERE (SELECT map FROM ok)[b.lane]
+), lapse_out AS (
+  UPDATE submitter_nonce_allocation x SET status = 'RECYCLABLE', lock_owner = NULL, locked_until = NULL,
+    tx_id = NULL, used_hash = NULL
+  FROM lapse_in b WHERE x.submitter = b.submitter AND x.nonce = b.nonce
+    AND x.status = 'RESERVED' AND x.locked_until <= gapless_now() RETURNING 1
+)"
+    );
+    Some(Block { what: "lapsed reservations", ctes, touched: "lapse_out", planned: "lapse_in" })
+}
+
+fn settled(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = nonces_of(batch, |write| matches!(write, AllocationWrite::Settle { .. }));
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0, "text": |r| r.1.to_owned(), "bigint": |r| signed(r.2.nonce().0),
+    );
+    let ctes = format!(
+        "settle_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce) WHERE (SELECT map FROM ok)[b.lane]
+), settle_out AS (
+  DELETE FROM submitter_nonce_allocation x USING settle_in b
+  WHERE x.submitter = b.submitter AND x.nonce = b.nonce RETURNING 1
+)"
+    );
+    Some(Block { what: "settled slots", ctes, touched: "settle_out", planned: "settle_in" })
+}
+
+fn commands(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = each(batch, |change| &change.writes().commands);
+    if rows.is_empty() {
+        return None;
+    }
+    let columns = columns!(
+        binder, rows,
+        "bigint": |r| r.0,
+        "text": |r| r.1.to_owned(),
+        "uuid": |r| r.2.id.0,
+        "text": |r| r.2.outcome.name(),
+        "text": |r| r.2.code.as_ref().map(|code| code.as_str().to_owned()),
+    );
+    let ctes = format!(
+        "command_in AS MATERIALIZED (
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, id, outcome, code) WHERE (SELECT map FROM ok)[b.lane]
+), command_out AS (
+  UPDATE lane_command c SET done_at = gapless_now(), outcome = b.outcome, code = b.code
+  FROM command_in b WHERE c.id = b.id AND c.submitter = b.submitter AND c.done_at IS NULL RETURNING 1
+)"
+    );
+    Some(Block { what: "commands", ctes, touched: "command_out", planned: "command_in" })
+}

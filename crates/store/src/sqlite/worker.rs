@@ -1,0 +1,84 @@
+//! One thread per connection. A whole transaction runs as one closure on it, so no await, and no
+//! cancelled future, can ever stand between BEGIN and COMMIT.
+
+use std::sync::mpsc;
+
+use gapless_core::ports::store::{StoreError, StoreResult};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// A connection on its own thread.
+#[derive(Clone)]
+pub(super) struct Worker {
+    jobs: mpsc::SyncSender<Job>,
+}
+
+/// Jobs that may wait for one connection; beyond that the callers' threads do.
+const BACKLOG: usize = 1_024;
+
+impl Worker {
+    pub(super) fn start(name: &str, mut connection: Connection) -> StoreResult<Self> {
+        let (jobs, inbox) = mpsc::sync_channel::<Job>(BACKLOG);
+        let run = move || {
+            for job in inbox {
+                job(&mut connection);
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs a job on the connection.
+    pub(super) async fn run<T, F>(&self, job: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> StoreResult<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            // A caller that went away does not want the answer any more.
+            let _ = reply.send(job(connection));
+        });
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(mpsc::TrySendError::Full(_)) => {
+                return Err(StoreError::Unavailable("too many operations wait for the database".into()));
+            }
+            Err(mpsc::TrySendError::Disconnected(_)) => return Err(gone()),
+        }
+        answer.await.map_err(|_| StoreError::OutcomeUnknown("the database thread ended".into()))?
+    }
+
+    /// Runs a job in one immediate transaction, committed if it succeeds.
+    pub(super) async fn transact<T, F>(&self, job: F) -> StoreResult<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> StoreResult<T> + Send + 'static,
+    {
+        self.run(move |connection| {
+            let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let mut transaction = begun.map_err(unavailable)?;
+            let answer = job(&mut transaction)?;
+            transaction.commit().map_err(|error| StoreError::OutcomeUnknown(error.to_string()))?;
+            Ok(answer)
+        })
+        .await
+    }
+}
+
+fn gone() -> StoreError {
+    StoreError::Unavailable("the database thread ended".into())
+}
+
+/// An error of a statement: nothing was committed.
+pub(super) fn unavailable(error: rusqlite::Error) -> StoreError {
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..) => StoreError::Corrupt(error.to_string()),
+        other => StoreError::Unavailable(other.to_string()),
+    }
+}
