@@ -292,7 +292,12 @@ mod tests {
             submitter: submitter.clone(),
             at: Timestamp::default(),
             events: (0..n)
-                .map(|i| StoredEvent { kind: EventKind::TxStuck, tx_id: None, seq: Seq(row * 10 + i), data: empty() })
+                .map(|i| StoredEvent {
+                    kind: EventKind::TxStuck,
+                    tx_id: None,
+                    seq: Seq(row * 10 + i),
+                    data: empty(),
+                })
                 .collect(),
         };
         let rows = [row(1, 3), row(2, 1), row(4, 5)];

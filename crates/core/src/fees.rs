@@ -36,11 +36,14 @@ macro_rules! hex_quantity {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = String::deserialize(deserializer)?;
                 let parsed = match text.strip_prefix("0x") {
-                    Some(digits) => <$inner>::from_str_radix(digits, 16).ok(),
-                    None => <$inner>::from_str_radix(&text, 10).ok(),
+                    Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                        <$inner>::from_str_radix(hex, 16).ok()
+                    }
+                    None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok(),
+                    _ => None,
                 };
                 let wrong = || D::Error::custom("expected a 0x-hex or decimal string that fits");
-                parsed.filter(|_| !text.is_empty()).map(Self).ok_or_else(wrong)
+                parsed.filter(|_| !text.is_empty() && text != "0x").map(Self).ok_or_else(wrong)
             }
         }
     };
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&Wei(U256::from(255))).unwrap(), "\"0xff\"");
         assert_eq!(serde_json::from_str::<Wei>("\"0xff\"").unwrap(), Wei(U256::from(255)));
         assert_eq!(serde_json::from_str::<GasPrice>("\"255\"").unwrap(), GasPrice(255));
-        for bad in ["255", "\"\"", "\"0xzz\"", "\"-1\"", "1.5"] {
+        for bad in ["255", "\"\"", "\"0x\"", "\"0xzz\"", "\"-1\"", "\"+1\"", "1.5"] {
             assert!(serde_json::from_str::<GasPrice>(bad).is_err(), "{bad}");
         }
     }

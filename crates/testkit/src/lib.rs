@@ -11,6 +11,7 @@
 pub mod anvil;
 mod background;
 pub mod error;
+pub mod fixtures;
 pub mod json_rpc;
 pub mod postgres;
 pub mod process;

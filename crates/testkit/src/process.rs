@@ -16,4 +16,6 @@ pub use nix::sys::signal::Signal;
 pub use port::free_port;
 pub use scratch::{Owner, ScratchDir};
 
-pub(crate) use guarded::{send, wait_stopped};
+pub use guarded::send;
+
+pub(crate) use guarded::wait_stopped;

@@ -126,7 +126,7 @@ CREATE TABLE managed_tx (
 ) WITH (fillfactor = 60);
 CREATE INDEX managed_tx_queue ON managed_tx (submitter, queue_ord) WHERE queue_ord IS NOT NULL;
 CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
-CREATE INDEX managed_tx_order ON managed_tx (ord);
+CREATE INDEX managed_tx_by_order ON managed_tx (ord);
 
 CREATE TABLE tx_attempt (
   submitter    text COLLATE "C" NOT NULL,
@@ -198,4 +198,4 @@ CREATE TABLE outbox_event (
   at        timestamptz NOT NULL DEFAULT gapless_now(),
   events    json NOT NULL
 );
-CREATE INDEX outbox_event_order ON outbox_event (xid, id);
+CREATE INDEX outbox_event_by_commit ON outbox_event (xid, id);

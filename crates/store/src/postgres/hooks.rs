@@ -1,6 +1,8 @@
 //! Doors for tests: the very statements of production, stopped where production cannot be.
 
 use gapless_core::change::{LaneChange, Verdict};
+use gapless_core::ports::store::StoreResult;
+use gapless_core::record::{Accepted, NewTx};
 use sqlx::{Connection, PgConnection};
 
 use super::{PostgresOptions, commit};
@@ -17,4 +19,9 @@ pub async fn execute_fenced(
     changes: &[&LaneChange],
 ) -> Result<Vec<Verdict>, sqlx::Error> {
     commit::execute(connection, changes).await
+}
+
+/// Runs the accepting statements inside whatever transaction the connection has open.
+pub async fn accept(connection: &mut PgConnection, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
+    super::accept::accept(connection, items).await
 }

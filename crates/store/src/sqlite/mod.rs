@@ -73,6 +73,19 @@ impl SqliteStore {
         })
     }
 
+    /// What `doctor` shows: journal mode and the `synchronous` level of the writing connection.
+    pub async fn durability(&self) -> StoreResult<(String, i64)> {
+        self.writer
+            .run(|db| {
+                let mode =
+                    db.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(unavailable)?;
+                let level =
+                    db.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(unavailable)?;
+                Ok((mode, level))
+            })
+            .await
+    }
+
     /// A read that must not see less than this store has already answered: WAL shows every commit.
     async fn read<T, F>(&self, job: F) -> StoreResult<T>
     where

@@ -237,7 +237,7 @@ impl Drop for Guarded {
 }
 
 /// Sends a signal to one process.
-pub(crate) fn send(pid: i32, signal: Signal) -> Result<()> {
+pub fn send(pid: i32, signal: Signal) -> Result<()> {
     signal::kill(Pid::from_raw(pid), signal).map_err(|source| Error::Signal {
         signal: signal.as_str(),
         pid,
