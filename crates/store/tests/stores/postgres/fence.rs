@@ -9,6 +9,7 @@ use gapless_core::lease::AcquireKind;
 use gapless_core::ports::store::{Acquired, Store};
 use gapless_store::postgres::{PostgresOptions, hooks};
 use gapless_testkit::fixtures::owner;
+use gapless_testkit::wait::eventually;
 use sqlx::{Connection, PgConnection};
 
 use super::{backend_pid, open, raw, stocked, take, terms, waits_for_a_lock};
@@ -161,10 +162,14 @@ async fn our_own_takeover_waits_too_and_renewals_do_not() {
     let taking = tokio::spawn(async move {
         taker.acquire(&owner("b", 2).unwrap(), &[name], &terms(LEASE)).await.unwrap().remove(0)
     });
-    let waiting = "SELECT pid FROM pg_locks WHERE NOT granted LIMIT 1";
-    while sqlx::query_scalar::<_, i32>(waiting).fetch_optional(&mut observer).await.unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let waiting = "SELECT a.pid FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid AND NOT l.granted
+                   WHERE a.datname = current_database()";
+    eventually(Duration::from_secs(10), "the takeover to wait", || async {
+        let mut observer = raw(&db.url).await;
+        sqlx::query_scalar::<_, i32>(waiting).fetch_optional(&mut observer).await.unwrap()
+    })
+    .await
+    .unwrap();
     writer.commit().await.unwrap();
     let taken = taking.await.unwrap();
     assert!(matches!(taken, Acquired::Held { kind: AcquireKind::Takeover, .. }), "{taken:?}");
