@@ -35,7 +35,8 @@ pub enum SendOutcome {
     Unavailable(NodeText),
     /// No answer in time.
     TimedOut,
-    /// The endpoint says it can never be mined; believed only when checked.
+    /// Every verified endpoint at the present head says that it can never be mined. Still only believed when
+    /// our own check agrees, or when they say so over several heads.
     Invalid(NodeText),
     /// The endpoint cannot be what it claims (`invalid chain id`, `type not supported`).
     WrongEndpoint(NodeText),

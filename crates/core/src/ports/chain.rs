@@ -70,6 +70,11 @@ pub struct Receipt {
 pub enum Estimate {
     /// It would run with this much.
     Gas(Gas),
+    /// The account cannot pay for it at this head.
+    Unaffordable {
+        /// The endpoint's words.
+        reason: NodeText,
+    },
     /// It would revert, at this head.
     Reverts {
         /// Decoded reason.
@@ -133,8 +138,34 @@ pub trait Chain: Send + Sync {
     /// Estimates gas on the pending state.
     async fn estimate(&self, account: &SubmitterId, payload: &Payload) -> ChainResult<Estimate>;
 
-    /// Quotes fees from the market, for these wishes.
-    async fn quote(&self, options: &Options) -> ChainResult<Fees>;
+    /// Quotes fees from the market, for these wishes. Caps are the caller's business.
+    async fn quote(&self, options: &Options) -> ChainResult<Quote>;
+
+    /// Hash of block 0: a chain that restarted under the same id has another.
+    async fn genesis(&self) -> ChainResult<B256>;
+
+    /// How the endpoints are doing, for readiness and doctor. Asks nobody.
+    fn endpoints(&self) -> Vec<EndpointStatus>;
+}
+
+/// What the market asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quote {
+    /// Fees that should be mined soon.
+    pub fees: Fees,
+    /// Base fee of the head, where the chain has one.
+    pub base_fee: Option<GasPrice>,
+}
+
+/// One endpoint as seen from here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointStatus {
+    /// Its address without credentials.
+    pub name: String,
+    /// Whether it is used for reads now.
+    pub healthy: bool,
+    /// Why not, or its head.
+    pub detail: String,
 }
 
 /// What a signer is asked to sign.
