@@ -78,7 +78,8 @@ pub enum AllocationWrite {
         /// The slot.
         nonce: Nonce,
     },
-    /// A bound slot becomes RECYCLABLE: its newest attempt is invalid.
+    /// A bound slot becomes RECYCLABLE: its newest attempt is invalid, or the foreign use recorded for it vanished in
+    /// a reorg.
     Recycle {
         /// The slot.
         nonce: Nonce,
@@ -142,7 +143,7 @@ impl AllocationWrite {
             {
                 Ok(Some(blank(*nonce, S::Recyclable)))
             }
-            (Self::Recycle { nonce }, None) => Ok(Some(blank(*nonce, S::Recyclable))),
+            (Self::Recycle { nonce }, None | Some(S::Foreign)) => Ok(Some(blank(*nonce, S::Recyclable))),
             (Self::Settle { .. }, Some(_)) => Ok(None),
             (Self::Foreign { nonce, exhibit }, _) => {
                 Ok(Some(Allocation { exhibit: Some(*exhibit), ..blank(*nonce, S::Foreign) }))

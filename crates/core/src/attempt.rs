@@ -92,6 +92,12 @@ impl StoredAttempt {
     ) -> Self {
         Self { attempt, stored_at, resends, refusal }
     }
+
+    /// A claim to send it again was committed.
+    pub fn claimed(&mut self, next_send_at: Timestamp) {
+        self.attempt.next_send_at = next_send_at;
+        self.resends = self.resends.saturating_add(1);
+    }
 }
 
 impl std::ops::Deref for StoredAttempt {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 use crate::allocation::AllocationWrite;
-use crate::attempt::{NewAttempt, Refusal};
+use crate::attempt::{NewAttempt, Refusal, StoredAttempt};
 use crate::command::CommandEnd;
 use crate::cursor::{Cursor, VersionedCursor};
 use crate::event::{StoredEvent, Told};
@@ -27,8 +27,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxWrite {
     tx_id: TxId,
-    from: TxState,
-    first_seq: Seq,
+    before: TxFacts,
     facts: TxFacts,
     told: Vec<Told>,
 }
@@ -47,7 +46,7 @@ impl TxWrite {
         edit(&mut facts);
         facts.state = events.iter().try_fold(before.state, |state, event| state.next(*event))?;
         facts.seq = Seq(before.seq.0 + told.len() as u64);
-        Ok(Self { tx_id, from: before.state, first_seq: before.seq.next(), facts, told })
+        Ok(Self { tx_id, before: before.clone(), facts, told })
     }
 
     /// Which transaction.
@@ -59,7 +58,13 @@ impl TxWrite {
     /// The state the row must be in.
     #[must_use]
     pub const fn from(&self) -> TxState {
-        self.from
+        self.before.state
+    }
+
+    /// The number of the last event the row must have told.
+    #[must_use]
+    pub const fn from_seq(&self) -> Seq {
+        self.before.seq
     }
 
     /// The facts after this write.
@@ -166,6 +171,24 @@ pub enum UnsoundChange {
     /// Two writes about one exceptional slot.
     #[error("slot {0} is allocated twice")]
     SlotTwice(Nonce),
+    /// An allocation for a nonce outside the run.
+    #[error("the allocation of nonce {0} lies outside the run")]
+    AllocationOutsideRun(Nonce),
+    /// A transaction is bound without bytes of its own under that nonce and hash in the same change.
+    #[error("transaction {0} is bound without its bytes")]
+    BoundWithoutBytes(TxId),
+    /// A transaction leaves its nonce although its bytes may still be mined.
+    #[error("transaction {0} leaves its slot before that is unbound or resolved")]
+    LeavesSlot(TxId),
+    /// A state changed and nobody is told.
+    #[error("transaction {0} changes its state without telling")]
+    Untold(TxId),
+    /// A final transaction cannot change.
+    #[error("transaction {0} is final")]
+    Final(TxId),
+    /// New nonces while the lane's conditions forbid them.
+    #[error("a new nonce while the lane's conditions forbid it")]
+    Forbidden,
     /// Facts that cannot be true together.
     #[error("the facts of transaction {0} contradict each other")]
     Facts(TxId),
@@ -210,31 +233,41 @@ impl Draft {
 
     fn check_run(&self) -> Result<(), UnsoundChange> {
         let Some(run) = &self.cursor.run else {
-            return match (&self.before.cursor.run, self.writes.attempts.first()) {
-                (Some(_), _) => Err(UnsoundChange::StartMoved),
-                (None, Some(attempt)) => Err(UnsoundChange::OutsideRun(attempt.nonce)),
-                (None, None) => Ok(()),
-            };
+            let attempt = self.writes.attempts.first().map(|a| UnsoundChange::OutsideRun(a.nonce));
+            let allocation = self.writes.allocations.first();
+            let allocation = allocation.map(|a| UnsoundChange::AllocationOutsideRun(a.nonce()));
+            let moved = self.before.cursor.run.map(|_| UnsoundChange::StartMoved);
+            return moved.or(attempt).or(allocation).map_or(Ok(()), Err);
         };
         if !run.is_sound() {
             return Err(UnsoundChange::Run);
         }
         let before_next = match &self.before.cursor.run {
             Some(before) if before.start != run.start => return Err(UnsoundChange::StartMoved),
-            Some(before) if run.resolved < before.resolved => {
+            Some(before) if run.resolved < before.resolved || run.settled < before.settled => {
                 return Err(UnsoundChange::ResolvedFell { from: before.resolved, to: run.resolved });
+            }
+            Some(before) if run.resolved > run.consumed && run.resolved != before.resolved => {
+                return Err(UnsoundChange::Run);
             }
             Some(before) => before.next,
             None => run.start,
         };
+        let own = self.writes.attempts.iter().any(|attempt| attempt.nonce >= before_next);
+        if own && self.cursor.conditions.forbids_binding().is_some() {
+            return Err(UnsoundChange::Forbidden);
+        }
         let mut allocated = BTreeSet::new();
         if let Some(twice) =
             self.writes.allocations.iter().map(AllocationWrite::nonce).find(|nonce| !allocated.insert(*nonce))
         {
             return Err(UnsoundChange::SlotTwice(twice));
         }
+        let reserved = self.writes.allocations.iter().filter(|write| {
+            matches!(write, AllocationWrite::Reserve { .. } | AllocationWrite::Foreign { .. })
+        });
         let held: BTreeSet<Nonce> = (self.writes.attempts.iter().map(|a| a.nonce))
-            .chain(self.writes.allocations.iter().map(AllocationWrite::nonce))
+            .chain(reserved.map(AllocationWrite::nonce))
             .collect();
         if let Some(hole) = (before_next.0..run.next.0).map(Nonce).find(|nonce| !held.contains(nonce)) {
             return Err(UnsoundChange::Hole(hole));
@@ -245,6 +278,13 @@ impl Draft {
         }
         if let Some(inside) = unbound.iter().find(|nonce| **nonce < run.next) {
             return Err(UnsoundChange::UnboundInside(*inside));
+        }
+        let inside = run.start..run.next;
+        let outside = |write: &&AllocationWrite| {
+            !matches!(write, AllocationWrite::Settle { .. }) && !inside.contains(&write.nonce())
+        };
+        if let Some(write) = self.writes.allocations.iter().find(outside) {
+            return Err(UnsoundChange::AllocationOutsideRun(write.nonce()));
         }
         for attempt in &self.writes.attempts {
             if attempt.nonce < run.start || attempt.nonce >= run.next {
@@ -266,6 +306,38 @@ impl Draft {
             if !write.facts.is_sound() {
                 return Err(UnsoundChange::Facts(write.tx_id));
             }
+            self.check_move(write)?;
+        }
+        Ok(())
+    }
+
+    /// What a transaction's move demands of the rest of the change.
+    fn check_move(&self, write: &TxWrite) -> Result<(), UnsoundChange> {
+        let (tx_id, before, after) = (write.tx_id, &write.before, &write.facts);
+        if before.state.is_terminal() && *after != (TxFacts { seq: after.seq, ..before.clone() }) {
+            return Err(UnsoundChange::Final(tx_id));
+        }
+        let ends = after.state.is_terminal() && !before.state.is_terminal();
+        let moved = after.state != before.state;
+        let tells_end = write.told.iter().any(|told| told.kind.is_terminal());
+        if (moved && write.told.is_empty()) || ends != tells_end {
+            return Err(UnsoundChange::Untold(tx_id));
+        }
+        if after.state.is_bound() && !before.state.is_bound() {
+            let own = self.writes.attempts.iter().any(|attempt| {
+                let theirs = (attempt.tx_id, Some(attempt.nonce), Some(attempt.hash));
+                theirs == (Some(tx_id), after.nonce, after.tx_hash)
+            });
+            return if own { Ok(()) } else { Err(UnsoundChange::BoundWithoutBytes(tx_id)) };
+        }
+        if before.state.is_bound() && !after.state.is_bound() {
+            let resolved = self.cursor.run.map_or(Nonce(0), |run| run.resolved);
+            let free = |nonce: &Nonce| *nonce < resolved || (!ends && self.writes.unbound.contains(nonce));
+            return if before.nonce.iter().all(free) {
+                Ok(())
+            } else {
+                Err(UnsoundChange::LeavesSlot(tx_id))
+            };
         }
         Ok(())
     }
@@ -319,6 +391,15 @@ impl LaneChange {
         &self.writes
     }
 
+    /// The bytes this change stored, once the store has said so. The only way from new to stored bytes besides
+    /// reading them back.
+    #[must_use]
+    pub fn stored(&self, verdict: &Verdict, at: Timestamp) -> Vec<StoredAttempt> {
+        let Verdict::Applied { .. } = verdict else { return Vec::new() };
+        let stored = |attempt: &NewAttempt| StoredAttempt::read_from_store(attempt.clone(), at, 0, None);
+        self.writes.attempts.iter().map(stored).collect()
+    }
+
     /// All events of this change, numbered, in the order they are told.
     #[must_use]
     pub fn events(&self) -> Vec<StoredEvent> {
@@ -332,7 +413,7 @@ impl LaneChange {
             write.told.iter().enumerate().map(|(i, told)| StoredEvent {
                 kind: told.kind,
                 tx_id: Some(write.tx_id),
-                seq: Seq(write.first_seq.0 + i as u64),
+                seq: Seq(write.before.seq.0 + 1 + i as u64),
                 data: told.data.clone(),
             })
         });

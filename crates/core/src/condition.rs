@@ -2,6 +2,8 @@
 //!
 //! What a reader sees is the gravest; what binding asks is whether any of them forbids a new nonce.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Exhibit;
@@ -21,29 +23,20 @@ pub struct Protect {
     pub exhibit: Exhibit,
 }
 
-/// What caused a hold, and so what ends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HoldCause {
-    /// The chain's counts are not explained by our slots; heals when they are.
-    Counts,
-    /// Foreign use is certain, its exhibit cannot be had; ended by `unprotect`.
-    Unproven,
-    /// The chain restarted under the same id; ended by `recover`.
-    Genesis,
-    /// The database may have lost commits; ended by `recover`.
-    Epoch,
-    /// Endpoints refuse transactions in a row; ends after a back-off.
-    Refusals,
-}
-
-/// No new nonces for now; bound slots go on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Hold {
-    /// What caused it.
-    pub cause: HoldCause,
-    /// In words, with figures.
-    pub reason: NodeText,
+named_enum! {
+    /// What caused a hold, and so what ends it.
+    pub enum HoldCause {
+        /// The database may have lost commits; ended by `recover`.
+        Epoch = "epoch",
+        /// The chain restarted under the same id; ended by `recover`.
+        Genesis = "genesis",
+        /// Foreign use is certain, its exhibit cannot be had; ended by `unprotect`.
+        Unproven = "unproven",
+        /// The chain's counts are not explained by our slots; heals when they are.
+        Counts = "counts",
+        /// Endpoints refuse transactions in a row; ends after a back-off.
+        Refusals = "refusals",
+    }
 }
 
 /// The flags of one submitter.
@@ -59,9 +52,9 @@ pub struct Conditions {
     /// Disabled by health checks, with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<NodeText>,
-    /// On hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hold: Option<Hold>,
+    /// On hold (no new nonces; bound slots go on), by cause, in words. Each ends by its own cause only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub holds: BTreeMap<HoldCause, NodeText>,
     /// Cannot pay: (balance, needed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_funds: Option<(Wei, Wei)>,
@@ -88,14 +81,14 @@ named_enum! {
 impl Conditions {
     /// The gravest flag that is up.
     #[must_use]
-    pub const fn gravest(&self) -> Condition {
+    pub fn gravest(&self) -> Condition {
         if self.protect.is_some() {
             Condition::Protect
         } else if self.paused {
             Condition::Paused
         } else if self.disabled.is_some() {
             Condition::Disabled
-        } else if self.hold.is_some() {
+        } else if !self.holds.is_empty() {
             Condition::Hold
         } else if self.out_of_funds.is_some() {
             Condition::OutOfFunds
@@ -116,8 +109,8 @@ impl Conditions {
         if let Some(reason) = &self.disabled {
             return Some(WaitReason::NodeDown { last_error: reason.clone() });
         }
-        if let Some(hold) = &self.hold {
-            return Some(WaitReason::Held { reason: hold.reason.clone() });
+        if let Some(reason) = self.holds.values().next() {
+            return Some(WaitReason::Held { reason: reason.clone() });
         }
         self.out_of_funds.map(|(balance, needed)| WaitReason::OutOfFunds { balance, needed })
     }
@@ -138,6 +131,18 @@ mod tests {
         assert_eq!(flags.gravest(), Condition::OutOfFunds);
         flags.out_of_funds = None;
         assert_eq!((flags.gravest(), flags.forbids_binding()), (Condition::Ok, None));
+    }
+
+    #[test]
+    fn a_hold_that_heals_does_not_end_another() {
+        let mut flags = Conditions::default();
+        flags.holds.insert(HoldCause::Counts, NodeText::new("odd counts"));
+        flags.holds.insert(HoldCause::Epoch, NodeText::new("restored"));
+        flags.holds.remove(&HoldCause::Counts);
+        assert_eq!(flags.gravest(), Condition::Hold);
+        let text = serde_json::to_string(&flags).unwrap();
+        assert_eq!(text, r#"{"holds":{"epoch":"restored"}}"#);
+        assert_eq!(serde_json::from_str::<Conditions>(&text).unwrap(), flags);
     }
 
     #[test]

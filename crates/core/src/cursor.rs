@@ -1,8 +1,9 @@
-//! The cursor of a lane: three prefixes of one contiguous run of nonces.
+//! The cursor of a lane: prefixes of one contiguous run of nonces.
 //!
 //! Nonces are consumed in order, so "bound", "consumed" and "resolved" are one number each instead
-//! of one row per slot (invariant *gapless*): `start ≤ consumed ≤ next`, `start ≤ resolved ≤ next`.
-//! `consumed` may fall in a reorg; `resolved` never does.
+//! of one row per slot (invariant *gapless*): `start ≤ consumed ≤ next`, `start ≤ settled ≤ resolved ≤ next`.
+//! `consumed` may fall in a reorg; `resolved` and `settled` never do. `settled` lags behind `resolved` only while the end
+//! of a transaction that lost its slot waits for *patient*.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +22,15 @@ pub struct Run {
     pub consumed: Nonce,
     /// All below are used in a block that is deep enough.
     pub resolved: Nonce,
+    /// All below have their transaction's end written. A lane watches everything above.
+    pub settled: Nonce,
 }
 
 impl Run {
     /// A run that begins at the account's present count.
     #[must_use]
     pub const fn starting_at(start: Nonce) -> Self {
-        Self { start, next: start, consumed: start, resolved: start }
+        Self { start, next: start, consumed: start, resolved: start, settled: start }
     }
 
     /// Whether the numbers can be true together.
@@ -35,7 +38,8 @@ impl Run {
     pub const fn is_sound(&self) -> bool {
         self.start.0 <= self.consumed.0
             && self.consumed.0 <= self.next.0
-            && self.start.0 <= self.resolved.0
+            && self.start.0 <= self.settled.0
+            && self.settled.0 <= self.resolved.0
             && self.resolved.0 <= self.next.0
             && self.next.0 <= MAX_NONCE
     }
@@ -55,7 +59,7 @@ impl Run {
     /// The lowest slot a lane must still watch.
     #[must_use]
     pub fn watched_from(&self) -> Nonce {
-        self.consumed.min(self.resolved)
+        self.consumed.min(self.settled)
     }
 }
 
@@ -94,12 +98,19 @@ mod tests {
 
     #[test]
     fn a_run_is_sound_only_in_order() {
-        let run = Run { start: Nonce(2), next: Nonce(9), consumed: Nonce(7), resolved: Nonce(5) };
+        let run = Run {
+            start: Nonce(2),
+            next: Nonce(9),
+            consumed: Nonce(7),
+            resolved: Nonce(5),
+            settled: Nonce(3),
+        };
         assert!(run.is_sound());
-        assert_eq!((run.open(), run.unresolved(), run.watched_from()), (2, 4, Nonce(5)));
+        assert_eq!((run.open(), run.unresolved(), run.watched_from()), (2, 4, Nonce(3)));
         let after_deep_reorg = Run { consumed: Nonce(4), ..run };
         assert!(after_deep_reorg.is_sound(), "consumed may fall below resolved");
-        assert_eq!(after_deep_reorg.watched_from(), Nonce(4));
+        assert_eq!(Run { consumed: Nonce(2), ..run }.watched_from(), Nonce(2));
+        assert!(!Run { settled: Nonce(6), ..run }.is_sound());
         assert!(!Run { consumed: Nonce(10), ..run }.is_sound());
         assert!(!Run { resolved: Nonce(1), ..run }.is_sound());
     }

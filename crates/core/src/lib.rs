@@ -16,6 +16,7 @@ pub mod event;
 pub mod fees;
 pub mod ids;
 pub mod intent;
+pub mod intrinsic;
 pub mod lane;
 pub mod lease;
 pub mod limits;

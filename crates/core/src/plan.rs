@@ -166,7 +166,9 @@ fn bindings<'a>(view: &LaneView<'_>, mut waiting: impl Iterator<Item = &'a Head>
         return vec![Action::Wait(reason)];
     }
     let Some(run) = view.run else { return vec![Action::AgreeStart] };
+    let open = run.consumed..run.next;
     let recycled = view.allocations.iter().filter(|a| a.status == AllocationStatus::Recyclable);
+    let recycled = recycled.filter(|a| open.contains(&a.nonce));
     let fresh = (0..view.rules.budget(run)).map(|i| (Nonce(run.next.0 + i), false));
     let mut slots = recycled.map(|a| (a.nonce, true)).chain(fresh);
     let mut actions = Vec::new();

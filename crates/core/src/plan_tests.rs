@@ -18,7 +18,8 @@ fn head(n: u128) -> Head {
 }
 
 fn run(next: u64, consumed: u64, resolved: u64) -> Run {
-    Run { start: Nonce(0), next: Nonce(next), consumed: Nonce(consumed), resolved: Nonce(resolved) }
+    let (resolved, settled) = (Nonce(resolved), Nonce(resolved));
+    Run { start: Nonce(0), next: Nonce(next), consumed: Nonce(consumed), resolved, settled }
 }
 
 fn allocation(nonce: u64, status: AllocationStatus) -> Allocation {

@@ -118,6 +118,14 @@ named_enum! {
     }
 }
 
+impl MinedAs {
+    /// Whether the request's effect happened with it.
+    #[must_use]
+    pub const fn carries_effect(self) -> bool {
+        matches!(self, Self::Payload | Self::Replacement)
+    }
+}
+
 /// What was mined in a transaction's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mined {
@@ -205,7 +213,14 @@ impl TxFacts {
             TxState::Cancelled | TxState::Expired => true,
         };
         let ending = self.state.is_terminal() == self.ended_at.is_some();
-        let proof = !matches!(self.state, TxState::Confirmed) || self.mined.is_some();
+        // A receipt resolved from a placeholder's hash would tell a shop that it was paid.
+        let proof = match (self.state, &self.mined) {
+            (TxState::Confirmed, Some(mined)) => mined.succeeded && mined.mined_as.carries_effect(),
+            (TxState::Confirmed, None) => false,
+            (TxState::Queued | TxState::Allocated | TxState::Rejected, mined) => mined.is_none(),
+            (TxState::Cancelled | TxState::Expired, Some(mined)) => !mined.mined_as.carries_effect(),
+            _ => true,
+        };
         slot && ending && proof
     }
 }

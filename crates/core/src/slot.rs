@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn status_follows_from_the_prefixes() {
-        let run = Run { start: Nonce(1), next: Nonce(8), consumed: Nonce(6), resolved: Nonce(3) };
+        let (resolved, settled) = (Nonce(3), Nonce(3));
+        let run = Run { start: Nonce(1), next: Nonce(8), consumed: Nonce(6), resolved, settled };
         let at = |n| status(&run, Nonce(n), None);
         assert_eq!(at(0), SlotStatus::Free);
         assert_eq!(at(2), SlotStatus::Resolved);

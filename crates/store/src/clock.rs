@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gapless_core::ports::clock::Clock;
 use gapless_core::time::{Tick, Timestamp};
+use nix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
 /// The machine's own clock and randomness.
@@ -12,10 +13,10 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn tick(&self) -> Tick {
-        // CLOCK_BOOTTIME counts suspended time, which a lease's local deadline must; std's Instant does not.
-        let uptime = std::fs::read_to_string("/proc/uptime").ok();
-        let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()).and_then(|s| s.parse().ok());
-        Tick(Duration::from_secs_f64(seconds.unwrap_or_default()))
+        // It counts suspended time, which a lease's local deadline must; std's Instant does not. A clock that cannot be
+        // read is at the end of time: every lease is over, none is for ever.
+        let read = clock_gettime(ClockId::CLOCK_BOOTTIME);
+        Tick(read.map_or(Duration::MAX, Duration::from))
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the clock adapter")]

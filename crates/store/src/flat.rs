@@ -304,6 +304,7 @@ pub(crate) struct FlatCursor {
     pub(crate) next_nonce: Option<i64>,
     pub(crate) consumed: Option<i64>,
     pub(crate) resolved: Option<i64>,
+    pub(crate) settled: Option<i64>,
     pub(crate) in_flight_nonce: Option<i64>,
     pub(crate) in_flight_tx_id: Option<Uuid>,
     pub(crate) condition: String,
@@ -319,6 +320,7 @@ impl From<&Cursor> for FlatCursor {
             next_nonce: run.map(|run| signed(run.next.0)),
             consumed: run.map(|run| signed(run.consumed.0)),
             resolved: run.map(|run| signed(run.resolved.0)),
+            settled: run.map(|run| signed(run.settled.0)),
             in_flight_nonce: cursor.in_flight.map(|f| signed(f.nonce.0)),
             in_flight_tx_id: cursor.in_flight.and_then(|f| f.tx_id).map(|tx_id| tx_id.0),
             condition: cursor.conditions.gravest().name().to_owned(),
@@ -337,6 +339,7 @@ impl FlatCursor {
                 next: nonce("next_nonce", self.next_nonce)?,
                 consumed: nonce("consumed", self.consumed)?,
                 resolved: nonce("resolved", self.resolved)?,
+                settled: nonce("settled", self.settled)?,
             }),
             None => None,
         };

@@ -5,6 +5,7 @@
 pub mod clock;
 mod flat;
 pub mod memory;
+mod notices;
 mod open;
 pub mod postgres;
 mod schema;

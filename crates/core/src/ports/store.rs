@@ -217,6 +217,13 @@ pub trait Store: Send + Sync {
     /// Submitters with work and no live lease.
     async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>>;
 
+    /// Tells whoever listens that these submitters have new work. After the commit, best effort: a word that
+    /// is lost is made good by the sweep over [`Self::claimable`] and by each lane's own tick.
+    async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()>;
+
+    /// Waits for such words, from this node or another.
+    async fn notified(&self) -> StoreResult<Vec<SubmitterId>>;
+
     /// Loads a lane.
     async fn load_lane(&self, submitter: &SubmitterId) -> StoreResult<Option<LaneSnapshot>>;
 

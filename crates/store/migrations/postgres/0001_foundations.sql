@@ -2,6 +2,10 @@
 
 -- Keys are compared byte by byte (COLLATE "C"): cheaper, and the same order in every locale.
 
+-- The timeline being written. The control file shows it only after the checkpoint that follows a promotion.
+CREATE FUNCTION gapless_timeline() RETURNS int LANGUAGE sql VOLATILE AS
+  $$ SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int $$;
+
 -- What this schema demands of a binary, and what database it believes it lives in.
 CREATE TABLE gapless_meta (
   one               boolean PRIMARY KEY DEFAULT true,
@@ -12,7 +16,7 @@ CREATE TABLE gapless_meta (
   CONSTRAINT gapless_meta_is_one_row CHECK (one)
 );
 INSERT INTO gapless_meta (min_binary, system_identifier, timeline)
-  SELECT 1, s.system_identifier, c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c;
+  SELECT 1, s.system_identifier, gapless_timeline() FROM pg_control_system() s;
 
 -- The one clock. now() stands still inside a transaction; this does not.
 CREATE FUNCTION gapless_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
@@ -52,6 +56,7 @@ CREATE TABLE submitter_nonce_cursor (
   next_nonce      bigint,
   consumed        bigint,
   resolved        bigint,
+  settled         bigint,
   in_flight_nonce bigint,
   in_flight_tx_id uuid,
   condition       text NOT NULL DEFAULT 'ok',
@@ -60,10 +65,10 @@ CREATE TABLE submitter_nonce_cursor (
   fencing_token   bigint,
   updated_at      timestamptz NOT NULL DEFAULT gapless_now(),
   CONSTRAINT cursor_starts_as_a_whole CHECK (
-    num_nulls(start_nonce, next_nonce, consumed, resolved) IN (0, 4)),
+    num_nulls(start_nonce, next_nonce, consumed, resolved, settled) IN (0, 5)),
   CONSTRAINT cursor_prefixes_in_order CHECK (
     0 <= start_nonce AND start_nonce <= consumed AND consumed <= next_nonce
-    AND start_nonce <= resolved AND resolved <= next_nonce),
+    AND start_nonce <= settled AND settled <= resolved AND resolved <= next_nonce),
   CONSTRAINT cursor_in_flight_has_a_nonce CHECK (in_flight_tx_id IS NULL OR in_flight_nonce IS NOT NULL)
 ) WITH (fillfactor = 50);
 
@@ -118,7 +123,14 @@ CREATE TABLE managed_tx (
     WHEN 'CANCELLED' THEN true
     WHEN 'EXPIRED' THEN true
     ELSE nonce IS NOT NULL AND tx_hash IS NOT NULL END),
-  CONSTRAINT managed_tx_confirmed_has_a_receipt CHECK (state <> 'CONFIRMED' OR mined_hash IS NOT NULL),
+  CONSTRAINT managed_tx_receipt_fits_state CHECK (CASE state
+    WHEN 'QUEUED' THEN mined_hash IS NULL
+    WHEN 'ALLOCATED' THEN mined_hash IS NULL
+    WHEN 'REJECTED' THEN mined_hash IS NULL
+    WHEN 'CONFIRMED' THEN mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
+    WHEN 'CANCELLED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
+    WHEN 'EXPIRED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
+    ELSE true END),
   CONSTRAINT managed_tx_receipt_is_whole CHECK (num_nulls(
     mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8)),
   CONSTRAINT managed_tx_ends_once CHECK (

@@ -29,6 +29,7 @@ CREATE TABLE submitter_nonce_cursor (
   next_nonce      INTEGER,
   consumed        INTEGER,
   resolved        INTEGER,
+  settled         INTEGER,
   in_flight_nonce INTEGER,
   in_flight_tx_id BLOB,
   condition       TEXT NOT NULL DEFAULT 'ok',
@@ -37,10 +38,11 @@ CREATE TABLE submitter_nonce_cursor (
   fencing_token   INTEGER,
   updated_at      INTEGER NOT NULL,
   CONSTRAINT cursor_starts_as_a_whole CHECK (
-    (start_nonce IS NULL) + (next_nonce IS NULL) + (consumed IS NULL) + (resolved IS NULL) IN (0, 4)),
+    (start_nonce IS NULL) + (next_nonce IS NULL) + (consumed IS NULL) + (resolved IS NULL) + (settled IS NULL)
+    IN (0, 5)),
   CONSTRAINT cursor_prefixes_in_order CHECK (start_nonce IS NULL OR (
     0 <= start_nonce AND start_nonce <= consumed AND consumed <= next_nonce
-    AND start_nonce <= resolved AND resolved <= next_nonce)),
+    AND start_nonce <= settled AND settled <= resolved AND resolved <= next_nonce)),
   CONSTRAINT cursor_in_flight_has_a_nonce CHECK (in_flight_tx_id IS NULL OR in_flight_nonce IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
@@ -90,7 +92,17 @@ CREATE TABLE managed_tx (
     WHEN 'CANCELLED' THEN 1
     WHEN 'EXPIRED' THEN 1
     ELSE nonce IS NOT NULL AND tx_hash IS NOT NULL END),
-  CONSTRAINT managed_tx_confirmed_has_a_receipt CHECK (state <> 'CONFIRMED' OR mined_hash IS NOT NULL),
+  CONSTRAINT managed_tx_receipt_fits_state CHECK (CASE state
+    WHEN 'QUEUED' THEN mined_hash IS NULL
+    WHEN 'ALLOCATED' THEN mined_hash IS NULL
+    WHEN 'REJECTED' THEN mined_hash IS NULL
+    WHEN 'CONFIRMED' THEN mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
+    WHEN 'CANCELLED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
+    WHEN 'EXPIRED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
+    ELSE 1 END),
+  CONSTRAINT managed_tx_receipt_is_whole CHECK (
+    (mined_hash IS NULL) + (mined_as IS NULL) + (block_number IS NULL) + (block_hash IS NULL) + (status IS NULL)
+    + (gas_used IS NULL) + (effective_gas_price IS NULL) + (mined_at IS NULL) IN (0, 8)),
   CONSTRAINT managed_tx_ends_once CHECK (
     (state IN ('CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')) = (ended_at IS NOT NULL))
 ) STRICT;

@@ -49,8 +49,13 @@ fn check(state: &State, lane: &Lane, change: &LaneChange, now: Timestamp) -> Res
     let writes = change.writes();
     for write in &writes.txs {
         let row = state.txs.get(&write.tx_id()).filter(|tx| tx.request.submitter == *change.submitter());
-        if row.map(|tx| tx.facts.state) != Some(write.from()) {
-            return Err(format!("transaction {} is not {}", write.tx_id(), write.from()));
+        if row.map(|tx| (tx.facts.state, tx.facts.seq)) != Some((write.from(), write.from_seq())) {
+            return Err(format!(
+                "transaction {} is not {} at {}",
+                write.tx_id(),
+                write.from(),
+                write.from_seq()
+            ));
         }
     }
     let known = |nonce, n| lane.attempts.contains_key(&(nonce, n));
@@ -100,10 +105,7 @@ fn write(state: &mut State, change: &LaneChange, now: Timestamp) {
         }
         for claim in &writes.resends {
             if let Some(found) = lane.attempts.get_mut(&(claim.nonce, claim.n)) {
-                let mut attempt = (**found).clone();
-                attempt.next_send_at = claim.next_send_at;
-                let refusal = found.refusal.clone();
-                *found = StoredAttempt::read_from_store(attempt, found.stored_at, found.resends + 1, refusal);
+                found.claimed(claim.next_send_at);
             }
         }
         for note in &writes.refusals {

@@ -27,12 +27,14 @@ use gapless_core::record::{Accepted, NewTx, TxFacts, TxRecord};
 use gapless_core::submitter::SubmitterId;
 use gapless_core::time::Timestamp;
 
+use crate::notices::Notices;
 use state::{Lane, Lease, State};
 
 /// The store in memory.
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    notices: Notices,
 }
 
 impl MemoryStore {
@@ -40,7 +42,7 @@ impl MemoryStore {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let epoch = Epoch(clock.draw());
-        Self { clock, state: Mutex::new(State::new(epoch)) }
+        Self { clock, state: Mutex::new(State::new(epoch)), notices: Notices::default() }
     }
 
     fn lock(&self) -> (MutexGuard<'_, State>, Timestamp) {
@@ -156,6 +158,15 @@ impl Store for MemoryStore {
         };
         let found = state.lanes.iter().filter(|(name, lane)| free(lane) && waiting(name, lane));
         Ok(found.take(limit).map(|(name, _)| name.clone()).collect())
+    }
+
+    async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {
+        self.notices.speak(submitters);
+        Ok(())
+    }
+
+    async fn notified(&self) -> StoreResult<Vec<SubmitterId>> {
+        Ok(self.notices.hear().await)
     }
 
     async fn load_lane(&self, submitter: &SubmitterId) -> StoreResult<Option<LaneSnapshot>> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gapless_core::allocation::Allocation;
+use gapless_core::allocation::{Allocation, AllocationStatus};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::command::{Command, CommandEnd};
 use gapless_core::cursor::VersionedCursor;
@@ -60,6 +60,11 @@ impl Lane {
             created_at: self.created_at,
         }
     }
+}
+
+/// Foreign use below what a lane watches is history.
+fn is_current(allocation: &Allocation, watched_from: Option<Nonce>) -> bool {
+    allocation.status != AllocationStatus::Foreign || watched_from.is_none_or(|from| allocation.nonce >= from)
 }
 
 pub(super) struct State {
@@ -123,7 +128,7 @@ impl State {
             .map(|from| lane.attempts.range((from, 0)..).map(|(_, a)| a.clone()).collect())
             .unwrap_or_default();
         let ids: BTreeSet<TxId> = (attempts.iter().filter_map(|a: &StoredAttempt| a.tx_id))
-            .chain(lane.allocations.values().filter_map(|a| a.tx_id))
+            .chain(lane.allocations.values().filter(|a| is_current(a, from)).filter_map(|a| a.tx_id))
             .collect();
         let mut txs: Vec<_> = ids.iter().filter_map(|tx_id| self.txs.get(tx_id)).cloned().collect();
         txs.sort_by_key(|tx| tx.order);
@@ -131,7 +136,7 @@ impl State {
             cursor: lane.cursor.clone(),
             attempts,
             txs,
-            allocations: lane.allocations.values().cloned().collect(),
+            allocations: lane.allocations.values().filter(|a| is_current(a, from)).cloned().collect(),
             commands: lane.waiting_commands().collect(),
         })
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use gapless_core::ids::Order;
 use gapless_core::limits::MAX_ACCEPT_BATCH;
-use gapless_core::ports::store::StoreResult;
+use gapless_core::ports::store::{StoreError, StoreResult};
 use gapless_core::record::{Accepted, NewTx, TxRecord};
 use gapless_core::text::NodeText;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -52,16 +52,28 @@ pub(super) async fn accept(connection: &mut PgConnection, items: &[NewTx]) -> St
         Err(_) => return one_by_one(connection, items).await,
     };
     let losers: Vec<&NewTx> = items.iter().filter(|item| !inserted.contains_key(&item.tx_id.0)).collect();
-    let winners = if losers.is_empty() { HashMap::new() } else { read_winners(connection, &losers).await? };
+    let winners = match losers.is_empty() {
+        true => HashMap::new(),
+        false => read_winners(connection, &losers).await.map_err(|error| after_success(&inserted, error))?,
+    };
     Ok(items.iter().map(|item| outcome(item, &inserted, &winners)).collect())
 }
 
 async fn one_by_one(connection: &mut PgConnection, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
-        outcomes.extend(Box::pin(accept(connection, std::slice::from_ref(item))).await?);
+        let one = Box::pin(accept(connection, std::slice::from_ref(item))).await;
+        outcomes.extend(one.map_err(|error| after_success(&outcomes, error))?);
     }
     Ok(outcomes)
+}
+
+/// Once something was written, no error may say that nothing was.
+fn after_success(done: impl IntoIterator, error: StoreError) -> StoreError {
+    match done.into_iter().next() {
+        Some(_) => StoreError::OutcomeUnknown(error.to_string()),
+        None => error,
+    }
 }
 
 fn one_failed(error: sqlx::Error) -> StoreResult<Accepted> {

@@ -41,6 +41,8 @@ pub(super) async fn commit(
             for i in lanes {
                 verdicts[i] = match execute(connection, &[&changes[i]]).await {
                     Ok(answers) => answers.into_iter().next().unwrap_or(Verdict::Retry),
+                    // Others of this batch are written already; their verdicts must not be lost to this one.
+                    Err(error) if error::class(&error) == Class::Refused => Verdict::Retry,
                     Err(error) => alone_failed(error)?,
                 };
             }

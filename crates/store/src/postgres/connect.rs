@@ -5,12 +5,14 @@
 //! are overdue), and plans by index only (a generic plan made on a small table must not scan a large one).
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
+use super::wake::Listener;
 use super::{PostgresStore, error, identity};
 use crate::open::OpenError;
 use crate::schema::{BINARY, MIGRATION};
@@ -45,6 +47,7 @@ impl PostgresOptions {
             .options([
                 ("search_path", self.schema.as_str()),
                 ("synchronous_commit", "on"),
+                ("default_transaction_isolation", "read committed"),
                 ("statement_timeout", &third),
                 ("idle_in_transaction_session_timeout", &third),
                 ("tcp_user_timeout", &third),
@@ -92,7 +95,15 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<PostgresStore, Ope
             .after_connect(|connection, _| Box::pin(identity::check(connection)))
             .connect_lazy_with(connect.clone())
     };
-    Ok(PostgresStore { pool: pool(options.pool.max(1)), leases: pool(2) })
+    let listener = Arc::new(Listener::default());
+    Ok(PostgresStore {
+        pool: pool(options.pool.max(1)),
+        leases: pool(2),
+        renewals: pool(1),
+        listening: pool(1),
+        listener,
+        patience: options.lease / 3 + Duration::from_secs(1),
+    })
 }
 
 async fn min_binary(connection: &mut PgConnection) -> Result<Option<u32>, OpenError> {

@@ -1,6 +1,7 @@
 //! What an error of the driver tells about a write: refused, or nobody knows.
 
 use gapless_core::ports::store::StoreError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// Raised by `gapless_expect`: other rows were touched than planned.
 pub(super) const MISMATCH: &str = "GL001";
@@ -44,12 +45,17 @@ pub(super) enum Class {
 /// Classifies by SQLSTATE.
 pub(super) fn class(error: &sqlx::Error) -> Class {
     let sqlx::Error::Database(error) = error else { return Class::Unknown };
-    let code = error.code().unwrap_or_default();
-    match code.as_ref() {
+    let error = error.downcast_ref::<PgDatabaseError>();
+    if !matches!(error.severity(), PgSeverity::Error) {
+        // A session that ends here may have committed before it could say so.
+        return Class::Unknown;
+    }
+    match error.code() {
         MISMATCH => Class::Poison,
         "40001" | "40P01" | "55P03" | "57014" => Class::Busy,
-        // A server on its way down may have committed before it said so.
-        "57P01" | "57P02" | "57P03" => Class::Unknown,
+        // Words of servers on their way down, of poolers and of the storage: the commit may have happened.
+        "40003" | "57P01" | "57P02" | "57P03" => Class::Unknown,
+        code if ["08", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unknown,
         code if code.starts_with("22") || code.starts_with("23") => Class::Poison,
         _ => Class::Refused,
     }

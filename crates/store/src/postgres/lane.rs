@@ -81,10 +81,14 @@ pub(super) async fn load(
         snapshot.attempts = found.iter().map(rows::attempt).collect::<StoreResult<Vec<StoredAttempt>>>()?;
     }
     let sql = format!(
-        "SELECT {} FROM submitter_nonce_allocation x WHERE x.submitter = $1 ORDER BY x.nonce",
+        "SELECT {} FROM submitter_nonce_allocation x
+         WHERE x.submitter = $1 AND (x.nonce >= $2 OR x.status <> 'FOREIGN') ORDER BY x.nonce",
         rows::ALLOCATION
     );
-    for row in fetch_all(&mut tx, sql, submitter).await? {
+    let watched_from = snapshot.cursor.cursor.run.map_or(0, |run| signed(run.watched_from().0));
+    let found =
+        sqlx::query(AssertSqlSafe(sql)).bind(submitter.as_str()).bind(watched_from).fetch_all(&mut *tx).await;
+    for row in found.map_err(error::reading)? {
         snapshot.allocations.push(rows::allocation(&row).map_err(error::reading)?.allocation()?);
     }
     let ids: Vec<Uuid> = (snapshot.attempts.iter().filter_map(|a| a.tx_id))
@@ -110,18 +114,6 @@ async fn fetch_optional(
 ) -> StoreResult<Option<sqlx::postgres::PgRow>> {
     let query = sqlx::query(AssertSqlSafe(sql)).bind(submitter.as_str());
     query.fetch_optional(connection).await.map_err(error::reading)
-}
-
-async fn fetch_all(
-    connection: &mut PgConnection,
-    sql: String,
-    submitter: &SubmitterId,
-) -> StoreResult<Vec<sqlx::postgres::PgRow>> {
-    sqlx::query(AssertSqlSafe(sql))
-        .bind(submitter.as_str())
-        .fetch_all(connection)
-        .await
-        .map_err(error::reading)
 }
 
 pub(super) async fn peek_queue(

@@ -17,6 +17,10 @@ mod outbox;
 mod read;
 mod rows;
 mod statement;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use async_trait::async_trait;
@@ -28,14 +32,13 @@ use gapless_core::event::{Event, EventCursor, EventPage};
 use gapless_core::ids::{Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
 use gapless_core::lease::{Grant, LeaseTerms, Owner};
 use gapless_core::ports::store::{
-    Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreResult, SubmitterInfo, TxFilter,
+    Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreError, StoreResult, SubmitterInfo,
+    TxFilter,
 };
 use gapless_core::record::{Accepted, NewTx, TxRecord};
 use gapless_core::submitter::SubmitterId;
 use gapless_core::time::Timestamp;
 use sqlx::PgPool;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::Postgres;
 
 pub use connect::PostgresOptions;
 
@@ -46,8 +49,17 @@ use crate::open::OpenError;
 pub struct PostgresStore {
     /// Ordinary work.
     pool: PgPool,
-    /// Leases have connections of their own: renewing must not queue behind work.
+    /// Acquiring and releasing may wait for a frozen writer; nothing else shall wait behind it.
     leases: PgPool,
+    /// Renewing has a connection of its own: it must never queue.
+    renewals: PgPool,
+    /// Listening keeps its connection for good.
+    listening: PgPool,
+    /// Hears the other nodes.
+    listener: Arc<wake::Listener>,
+    /// How long an answer may take. The server's own time-outs are shorter; this one is for a server, or a network,
+    /// that is simply gone.
+    patience: Duration,
 }
 
 impl PostgresStore {
@@ -64,38 +76,76 @@ impl PostgresStore {
     /// Closes all connections.
     pub async fn close(&self) {
         self.pool.close().await;
-        self.leases.close().await;
+        for pool in [&self.leases, &self.renewals, &self.listening] {
+            pool.close().await;
+        }
     }
+}
 
-    async fn connection(&self) -> StoreResult<PoolConnection<Postgres>> {
-        self.pool.acquire().await.map_err(error::unavailable)
+/// Runs a call on a connection, for no longer than patience allows. A connection that did not answer in time is not
+/// used again: a late answer must not meet the next question.
+macro_rules! on {
+    ($pool:expr, $store:ident, $late:path, $connection:ident => $call:expr) => {{
+        let mut held = $pool.acquire().await.map_err(error::unavailable)?;
+        let answer = {
+            let $connection = &mut *held;
+            tokio::time::timeout($store.patience, $call).await
+        };
+        answer.unwrap_or_else(|_| {
+            held.close_on_drop();
+            Err($late(format!("no answer within {:?}", $store.patience)))
+        })
+    }};
+}
+
+macro_rules! read {
+    ($store:ident, $connection:ident => $call:expr) => {
+        on!($store.pool, $store, StoreError::Unavailable, $connection => $call)
+    };
+}
+
+macro_rules! write {
+    ($store:ident, $connection:ident => $call:expr) => {
+        on!($store.pool, $store, StoreError::OutcomeUnknown, $connection => $call)
+    };
+}
+
+impl PostgresStore {
+    async fn acquire_one(
+        &self,
+        owner: &Owner,
+        submitter: &SubmitterId,
+        terms: &LeaseTerms,
+        raise: bool,
+    ) -> StoreResult<Acquired> {
+        on!(self.leases, self, StoreError::OutcomeUnknown, c => lease::acquire(c, owner, submitter, terms, raise))
     }
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn now(&self) -> StoreResult<Timestamp> {
-        read::now(&mut *self.connection().await?).await
+        read!(self, c => read::now(c))
     }
 
     async fn epoch(&self) -> StoreResult<Epoch> {
-        outbox::epoch(&mut *self.connection().await?).await
+        read!(self, c => outbox::epoch(c))
     }
 
     async fn register(&self, submitters: &[(SubmitterId, String)]) -> StoreResult<Vec<Registered>> {
-        lane::register(&mut *self.connection().await?, submitters).await
+        write!(self, c => lane::register(c, submitters))
     }
 
     async fn submitter(&self, submitter: &SubmitterId) -> StoreResult<Option<SubmitterInfo>> {
-        read::submitter(&mut *self.connection().await?, submitter).await
+        read!(self, c => read::submitter(c, submitter))
     }
 
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
-        read::submitters(&mut *self.connection().await?, after, limit).await
+        read!(self, c => read::submitters(c, after, limit))
     }
 
     async fn accept(&self, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
-        accept::accept(&mut *self.connection().await?, items).await
+        write!(self, c => accept::accept(c, items))
     }
 
     async fn acquire(
@@ -104,53 +154,62 @@ impl Store for PostgresStore {
         submitters: &[SubmitterId],
         terms: &LeaseTerms,
     ) -> StoreResult<Vec<Acquired>> {
-        let mut connection = self.leases.acquire().await.map_err(error::unavailable)?;
         let mut acquired = Vec::with_capacity(submitters.len());
         // One statement, and so one transaction, per lane: a takeover that waits for a frozen writer
         // must not hold other lanes meanwhile.
         for submitter in submitters {
-            acquired.push(lease::acquire(&mut connection, owner, submitter, terms, false).await?);
+            match self.acquire_one(owner, submitter, terms, false).await {
+                Ok(one) => acquired.push(one),
+                Err(error) if acquired.is_empty() => return Err(error),
+                // Grants in hand must not be lost to a later failure.
+                Err(_) => acquired.push(Acquired::Busy),
+            }
         }
         Ok(acquired)
     }
 
     async fn renew(&self, grants: &[Grant], terms: &LeaseTerms) -> StoreResult<Vec<Renewal>> {
-        let mut connection = self.leases.acquire().await.map_err(error::unavailable)?;
-        lease::renew(&mut connection, grants, terms).await
+        on!(self.renewals, self, StoreError::OutcomeUnknown, c => lease::renew(c, grants, terms))
     }
 
     async fn release(&self, grants: &[(Grant, Parting)]) -> StoreResult<Vec<bool>> {
-        let mut connection = self.leases.acquire().await.map_err(error::unavailable)?;
-        lease::release(&mut connection, grants).await
+        on!(self.leases, self, StoreError::OutcomeUnknown, c => lease::release(c, grants))
     }
 
     async fn raise_token(&self, grant: &Grant, terms: &LeaseTerms) -> StoreResult<Acquired> {
-        let mut connection = self.leases.acquire().await.map_err(error::unavailable)?;
-        lease::acquire(&mut connection, grant.owner(), grant.submitter(), terms, true).await
+        self.acquire_one(grant.owner(), grant.submitter(), terms, true).await
     }
 
     async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
-        lease::claimable(&mut *self.connection().await?, terms, limit).await
+        read!(self, c => lease::claimable(c, terms, limit))
+    }
+
+    async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {
+        write!(self, c => wake::notify(c, submitters))
+    }
+
+    async fn notified(&self) -> StoreResult<Vec<SubmitterId>> {
+        self.listener.hear(&self.listening).await
     }
 
     async fn load_lane(&self, submitter: &SubmitterId) -> StoreResult<Option<LaneSnapshot>> {
-        lane::load(&mut *self.connection().await?, submitter).await
+        read!(self, c => lane::load(c, submitter))
     }
 
     async fn peek_queue(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<TxRecord>> {
-        lane::peek_queue(&mut *self.connection().await?, submitter, limit).await
+        read!(self, c => lane::peek_queue(c, submitter, limit))
     }
 
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>> {
-        commit::commit(&mut *self.connection().await?, changes).await
+        write!(self, c => commit::commit(c, changes))
     }
 
     async fn insert_commands(&self, commands: &[NewCommand]) -> StoreResult<Vec<CommandReceipt>> {
-        lane::insert_commands(&mut *self.connection().await?, commands).await
+        write!(self, c => lane::insert_commands(c, commands))
     }
 
     async fn take_commands(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<Command>> {
-        lane::take_commands(&mut *self.connection().await?, submitter, limit).await
+        read!(self, c => lane::take_commands(c, submitter, limit))
     }
 
     async fn mark(
@@ -160,23 +219,23 @@ impl Store for PostgresStore {
         owner: LockOwner,
         mark: Mark,
     ) -> StoreResult<MarkOutcome> {
-        lane::mark(&mut *self.connection().await?, submitter, nonce, owner, mark).await
+        write!(self, c => lane::mark(c, submitter, nonce, owner, mark))
     }
 
     async fn tx(&self, tx_id: TxId) -> StoreResult<Option<TxRecord>> {
-        read::tx(&mut *self.connection().await?, tx_id).await
+        read!(self, c => read::tx(c, tx_id))
     }
 
     async fn tx_by_request(&self, scope: &Scope, request_id: &RequestId) -> StoreResult<Option<TxRecord>> {
-        read::tx_by_request(&mut *self.connection().await?, scope, request_id).await
+        read!(self, c => read::tx_by_request(c, scope, request_id))
     }
 
     async fn tx_by_hash(&self, hash: B256) -> StoreResult<Option<TxRecord>> {
-        read::tx_by_hash(&mut *self.connection().await?, hash).await
+        read!(self, c => read::tx_by_hash(c, hash))
     }
 
     async fn list(&self, filter: &TxFilter) -> StoreResult<Vec<TxRecord>> {
-        read::list(&mut *self.connection().await?, filter).await
+        read!(self, c => read::list(c, filter))
     }
 
     async fn attempts(
@@ -185,7 +244,7 @@ impl Store for PostgresStore {
         from: Nonce,
         to: Nonce,
     ) -> StoreResult<Vec<StoredAttempt>> {
-        read::attempts(&mut *self.connection().await?, submitter, from, to).await
+        read!(self, c => read::attempts(c, submitter, from, to))
     }
 
     async fn allocations(
@@ -194,14 +253,14 @@ impl Store for PostgresStore {
         from: Nonce,
         to: Nonce,
     ) -> StoreResult<Vec<Allocation>> {
-        read::allocations(&mut *self.connection().await?, submitter, from, to).await
+        read!(self, c => read::allocations(c, submitter, from, to))
     }
 
     async fn tx_events(&self, tx_id: TxId) -> StoreResult<Vec<Event>> {
-        outbox::of_tx(&mut *self.connection().await?, tx_id).await
+        read!(self, c => outbox::of_tx(c, tx_id))
     }
 
     async fn events_after(&self, cursor: Option<EventCursor>, limit: usize) -> StoreResult<EventPage> {
-        outbox::after(&mut *self.connection().await?, cursor, limit).await
+        read!(self, c => outbox::after(c, cursor, limit))
     }
 }

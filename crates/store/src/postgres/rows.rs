@@ -23,15 +23,17 @@ pub(super) const ATTEMPT: &str = "a.nonce, a.n, a.tx_id, a.kind, a.route, a.hash
 pub(super) const ALLOCATION: &str = "x.nonce, x.status, x.lock_owner, x.locked_until, x.tx_id, x.used_hash, \
     x.foreign_hash, x.block_number, x.block_hash";
 
-pub(super) const CURSOR: &str = "c.start_nonce, c.next_nonce, c.consumed, c.resolved, c.in_flight_nonce, \
+pub(super) const CURSOR: &str = "c.start_nonce, c.next_nonce, c.consumed, c.resolved, c.settled, c.in_flight_nonce, \
     c.in_flight_tx_id, c.condition, c.conditions::text, c.version";
 
 pub(super) const COMMAND: &str = "c.id, c.submitter, c.tx_id, c.verb, c.args::text, c.actor, c.created_at";
 
 /// Microseconds as the driver's time.
 pub(super) fn at(micros: i64) -> OffsetDateTime {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1_000)
-        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    // What lies beyond the driver's last year becomes its last second.
+    const LAST: i64 = 253_402_300_799_000_000;
+    let nanos = i128::from(micros.min(LAST)) * 1_000;
+    OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// The driver's time as microseconds.
@@ -130,6 +132,7 @@ pub(super) fn cursor(row: &PgRow) -> Result<FlatCursor, sqlx::Error> {
         next_nonce: row.try_get("next_nonce")?,
         consumed: row.try_get("consumed")?,
         resolved: row.try_get("resolved")?,
+        settled: row.try_get("settled")?,
         in_flight_nonce: row.try_get("in_flight_nonce")?,
         in_flight_tx_id: row.try_get("in_flight_tx_id")?,
         condition: row.try_get("condition")?,

@@ -104,6 +104,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
         "bigint": |(_, f)| f.next_nonce,
         "bigint": |(_, f)| f.consumed,
         "bigint": |(_, f)| f.resolved,
+        "bigint": |(_, f)| f.settled,
         "bigint": |(_, f)| f.in_flight_nonce,
         "uuid": |(_, f)| f.in_flight_tx_id,
         "text": |(_, f)| f.condition.clone(),
@@ -113,7 +114,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
     format!(
         "input AS MATERIALIZED (
   SELECT u.*, nextval('outbox_event_id') AS event_id FROM unnest({columns}) WITH ORDINALITY
-    AS u(submitter, node, process, token, expected, start_nonce, next_nonce, consumed, resolved,
+    AS u(submitter, node, process, token, expected, start_nonce, next_nonce, consumed, resolved, settled,
          in_flight_nonce, in_flight_tx_id, condition, conditions, events, lane)
 ), fence AS MATERIALIZED (
   SELECT i.* FROM input i JOIN submitter_lease l
@@ -122,7 +123,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
   ORDER BY l.submitter FOR KEY SHARE OF l SKIP LOCKED
 ), cur AS (
   UPDATE submitter_nonce_cursor c SET start_nonce = f.start_nonce, next_nonce = f.next_nonce,
-    consumed = f.consumed, resolved = f.resolved, in_flight_nonce = f.in_flight_nonce,
+    consumed = f.consumed, resolved = f.resolved, settled = f.settled, in_flight_nonce = f.in_flight_nonce,
     in_flight_tx_id = f.in_flight_tx_id, condition = f.condition, conditions = f.conditions::json,
     version = f.expected + 1, fencing_token = f.token, updated_at = gapless_now()
   FROM fence f WHERE c.submitter = f.submitter AND c.version = f.expected RETURNING f.lane
@@ -164,6 +165,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
         "text": |r| r.1.to_owned(),
         "uuid": |r| r.2.tx_id().0,
         "text": |r| r.2.from().name(),
+        "bigint": |r| signed(r.2.from_seq().0),
         "bool": |r| r.2.tells(),
         "text": |r| r.3.state.clone(),
         "text": |r| r.3.sub_state.clone(),
@@ -188,7 +190,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     let ctes = format!(
         "tx_in AS MATERIALIZED (
   SELECT * FROM unnest({columns})
-    AS t(lane, submitter, tx_id, from_state, tells, state, sub_state, seq, nonce, tx_hash, mined_hash, mined_as,
+    AS t(lane, submitter, tx_id, from_state, from_seq, tells, state, sub_state, seq, nonce, tx_hash, mined_hash, mined_as,
          block_number, block_hash, status, gas_used, price, contract_address, mined_at, failure_code,
          failure_reason, wait_reason, bound_at, ended_at)
   WHERE (SELECT map FROM ok)[t.lane]
@@ -201,7 +203,8 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     wait_reason = t.wait_reason::json, bound_at = t.bound_at, ended_at = t.ended_at,
     updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
     event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
-  FROM tx_in t WHERE m.tx_id = t.tx_id AND m.submitter = t.submitter AND m.state = t.from_state RETURNING 1
+  FROM tx_in t WHERE m.tx_id = t.tx_id AND m.submitter = t.submitter AND m.state = t.from_state
+    AND m.seq = t.from_seq RETURNING 1
 )"
     );
     Some(Block { what: "transactions", ctes, touched: "tx_out", planned: "tx_in" })
@@ -377,6 +380,7 @@ fn allocations(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     locked_until = EXCLUDED.locked_until, tx_id = EXCLUDED.tx_id, used_hash = NULL,
     foreign_hash = EXCLUDED.foreign_hash, block_number = EXCLUDED.block_number, block_hash = EXCLUDED.block_hash
   WHERE EXCLUDED.status = 'FOREIGN' OR (EXCLUDED.status = 'RESERVED' AND x.status = 'RECYCLABLE')
+    OR (EXCLUDED.status = 'RECYCLABLE' AND x.status = 'FOREIGN')
   RETURNING 1
 )"
     );

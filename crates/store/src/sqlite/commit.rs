@@ -134,7 +134,7 @@ fn write(db: &Connection, change: &LaneChange, now: Timestamp) -> Result<(), Sto
 fn write_cursor(db: &Connection, change: &LaneChange, now: Timestamp) -> Result<(), Stop> {
     let flat = FlatCursor::from(change.cursor());
     let sql =
-        "UPDATE submitter_nonce_cursor SET start_nonce = ?2, next_nonce = ?3, consumed = ?4, resolved = ?5,
+        "UPDATE submitter_nonce_cursor SET start_nonce = ?2, next_nonce = ?3, consumed = ?4, resolved = ?5, settled = ?13,
          in_flight_nonce = ?6, in_flight_tx_id = ?7, condition = ?8, conditions = ?9, version = ?10,
          fencing_token = ?11, updated_at = ?12 WHERE submitter = ?1";
     let params = params![
@@ -149,7 +149,8 @@ fn write_cursor(db: &Connection, change: &LaneChange, now: Timestamp) -> Result<
         flat.conditions,
         signed(change.expected().next().0),
         signed(change.token().0),
-        now.as_micros()
+        now.as_micros(),
+        flat.settled
     ];
     expect_one(rows::run(db, sql, params)?, || "cursor".to_owned())
 }
@@ -168,7 +169,7 @@ fn write_tx(
          failure_reason = ?19, wait_reason = ?20, bound_at = ?21, ended_at = ?22, updated_at = ?23,
          fencing_token = ?24, queue_ord = CASE WHEN ?4 = 'QUEUED' THEN ord END,
          event_rows = CASE WHEN ?25 IS NULL THEN event_rows ELSE json_insert(event_rows, '$[#]', ?25) END
-       WHERE tx_id = ?1 AND submitter = ?2 AND state = ?3";
+       WHERE tx_id = ?1 AND submitter = ?2 AND state = ?3 AND seq = ?26";
     let params = params![
         Id(write.tx_id().0),
         change.submitter().as_str(),
@@ -194,7 +195,8 @@ fn write_tx(
         flat.ended_at,
         now.as_micros(),
         signed(change.token().0),
-        event_row
+        event_row,
+        signed(write.from_seq().0)
     ];
     expect_one(rows::run(db, sql, params)?, || format!("transaction {}", write.tx_id()))
 }

@@ -53,7 +53,11 @@ pub(super) fn load(db: &Connection, submitter: &SubmitterId) -> StoreResult<Opti
         Some(run) => read::attempts(db, submitter, run.watched_from(), Nonce(u64::MAX))?,
         None => Vec::new(),
     };
-    let allocations = read::allocations(db, submitter, Nonce(0), Nonce(u64::MAX))?;
+    let watched_from = cursor.cursor.run.map_or(Nonce(0), |run| run.watched_from());
+    let sql = "SELECT * FROM submitter_nonce_allocation
+               WHERE submitter = ?1 AND (nonce >= ?2 OR status <> 'FOREIGN') ORDER BY nonce";
+    let found = rows::all(db, sql, params![submitter.as_str(), signed(watched_from.0)], rows::allocation)?;
+    let allocations = found.into_iter().map(FlatAllocation::allocation).collect::<StoreResult<Vec<_>>>()?;
     let ids: BTreeSet<TxId> =
         attempts.iter().filter_map(|a| a.tx_id).chain(allocations.iter().filter_map(|a| a.tx_id)).collect();
     let mut txs = Vec::with_capacity(ids.len());

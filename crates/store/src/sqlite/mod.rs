@@ -36,6 +36,7 @@ use gapless_core::time::Timestamp;
 use rusqlite::Connection;
 
 use crate::memory::bounded;
+use crate::notices::Notices;
 use crate::open::OpenError;
 use crate::schema::BINARY;
 use worker::{Worker, unavailable};
@@ -51,8 +52,7 @@ pub struct SqliteStore {
     writer: Worker,
     reader: Worker,
     epoch: Epoch,
-    /// Held as long as the store lives.
-    _lock: File,
+    notices: Notices,
 }
 
 impl SqliteStore {
@@ -61,15 +61,17 @@ impl SqliteStore {
         let lock = lock(path)?;
         let writer = connect(path)?;
         migrate(&writer, clock.as_ref())?;
+        // The lock proves that nobody else lives: whoever held a lease is gone. Tokens still rise.
+        writer.execute("UPDATE submitter_lease SET expires_at = 0", []).map_err(unavailable)?;
         let epoch = rows::epoch(&writer)?;
         let reader = connect(path)?;
         reader.pragma_update(None, "query_only", true).map_err(unavailable)?;
         Ok(Self {
             clock,
-            writer: Worker::start("gapless-sqlite-writer", writer)?,
-            reader: Worker::start("gapless-sqlite-reader", reader)?,
+            writer: Worker::start("gapless-sqlite-writer", writer, Some(lock))?,
+            reader: Worker::start("gapless-sqlite-reader", reader, None)?,
             epoch,
-            _lock: lock,
+            notices: Notices::default(),
         })
     }
 
@@ -219,6 +221,15 @@ impl Store for SqliteStore {
     async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
         let (terms, clock) = (*terms, self.clock.clone());
         self.read(move |db| lease::claimable(db, clock.now(), &terms, limit)).await
+    }
+
+    async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {
+        self.notices.speak(submitters);
+        Ok(())
+    }
+
+    async fn notified(&self) -> StoreResult<Vec<SubmitterId>> {
+        Ok(self.notices.hear().await)
     }
 
     async fn load_lane(&self, submitter: &SubmitterId) -> StoreResult<Option<LaneSnapshot>> {

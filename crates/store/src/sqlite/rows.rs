@@ -141,6 +141,7 @@ pub(super) fn cursor(row: &Row<'_>) -> rusqlite::Result<FlatCursor> {
         next_nonce: row.get("next_nonce")?,
         consumed: row.get("consumed")?,
         resolved: row.get("resolved")?,
+        settled: row.get("settled")?,
         in_flight_nonce: row.get("in_flight_nonce")?,
         in_flight_tx_id: maybe_id(row, "in_flight_tx_id")?,
         condition: row.get("condition")?,

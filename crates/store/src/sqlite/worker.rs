@@ -1,6 +1,8 @@
 //! One thread per connection. A whole transaction runs as one closure on it, so no await, and no
 //! cancelled future, can ever stand between BEGIN and COMMIT.
 
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use gapless_core::ports::store::{StoreError, StoreResult};
@@ -19,11 +21,16 @@ pub(super) struct Worker {
 const BACKLOG: usize = 1_024;
 
 impl Worker {
-    pub(super) fn start(name: &str, mut connection: Connection) -> StoreResult<Self> {
+    /// `lock` is held until the last job is done.
+    pub(super) fn start(name: &str, mut connection: Connection, lock: Option<File>) -> StoreResult<Self> {
         let (jobs, inbox) = mpsc::sync_channel::<Job>(BACKLOG);
         let run = move || {
+            let _lock = lock;
             for job in inbox {
-                job(&mut connection);
+                // A job that panics rolls back its transaction and costs only itself.
+                if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
+                    tracing::error!("a database job panicked");
+                }
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);

@@ -80,4 +80,5 @@ conformance! {
     events::the_stream_shows_everything_once_in_pages_of_any_size,
     events::a_cursor_of_another_epoch_is_expired,
     events::a_refused_change_tells_nothing,
+    events::a_word_about_new_work_reaches_whoever_waits,
 }

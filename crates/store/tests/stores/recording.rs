@@ -119,6 +119,14 @@ impl Store for Recording {
         self.seen.called("claimable", self.inner.claimable(terms, limit).await)
     }
 
+    async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {
+        self.seen.called("notify", self.inner.notify(submitters).await)
+    }
+
+    async fn notified(&self) -> StoreResult<Vec<SubmitterId>> {
+        self.seen.called("notified", self.inner.notified().await)
+    }
+
     async fn load_lane(&self, submitter: &SubmitterId) -> StoreResult<Option<LaneSnapshot>> {
         self.seen.called("load_lane", self.inner.load_lane(submitter).await)
     }

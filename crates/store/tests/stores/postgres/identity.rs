@@ -12,7 +12,7 @@ use super::{open, raw, stocked, take, terms};
 use crate::world::database;
 
 #[tokio::test]
-async fn another_timeline_begins_a_new_epoch_fences_everybody_and_holds_every_started_submitter() {
+async fn another_timeline_begins_a_new_epoch_fences_everybody_and_holds_every_submitter() {
     let lease = Duration::from_secs(10);
     let db = database().await;
     let before = open(&db.url, lease).await;
@@ -41,9 +41,9 @@ async fn another_timeline_begins_a_new_epoch_fences_everybody_and_holds_every_st
     assert!(grant.token().0 > 1 << 32, "beyond any token ever handed out: {}", grant.token());
     let conditions = after.load_lane(&started).await.unwrap().unwrap().cursor.cursor.conditions;
     assert_eq!(conditions.gravest(), Condition::Hold);
-    assert_eq!(conditions.hold.unwrap().cause, HoldCause::Epoch);
+    assert!(conditions.holds.contains_key(&HoldCause::Epoch));
     let idle = after.load_lane(&fresh).await.unwrap().unwrap().cursor.cursor.conditions;
-    assert_eq!(idle.gravest(), Condition::Ok, "a submitter that never started has nothing to compare");
+    assert_eq!(idle.gravest(), Condition::Hold, "what was lost may have been its first commit");
 
     let again = open(&db.url, lease).await;
     assert_eq!(again.epoch().await.unwrap(), new_epoch, "noticed once");

@@ -94,3 +94,15 @@ pub async fn a_refused_change_tells_nothing(w: &World) {
     assert!(matches!(verdict, Verdict::Refused { .. }), "{verdict:?}");
     assert_eq!(w.stream().await, told);
 }
+
+pub async fn a_word_about_new_work_reaches_whoever_waits(w: &World) {
+    let submitters = [w.submitter(1).await, w.submitter(2).await];
+    let listener = w.store.clone();
+    let heard = tokio::spawn(async move { listener.notified().await.unwrap() });
+    // A word before anybody listens may be lost on PostgreSQL: speak until it is heard.
+    while !heard.is_finished() {
+        w.store.notify(&submitters).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(heard.await.unwrap(), submitters);
+}

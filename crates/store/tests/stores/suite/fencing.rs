@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gapless_core::change::Verdict;
-use gapless_core::condition::{Hold, HoldCause};
+use gapless_core::condition::HoldCause;
 use gapless_core::ids::Version;
 use gapless_core::lease::Grant;
 use gapless_core::ports::store::LaneSnapshot;
@@ -90,7 +90,7 @@ pub async fn a_stale_version_writes_nothing(w: &World) {
     let mut lane = w.lane("a", 1, &submitter).await;
     let mut forgetful = lane.clone();
     lane.commit(w.store.as_ref(), |draft| {
-        draft.cursor.conditions.hold = Some(Hold { cause: HoldCause::Counts, reason: NodeText::new("look") });
+        draft.cursor.conditions.holds.insert(HoldCause::Counts, NodeText::new("look"));
     })
     .await
     .unwrap();

@@ -79,7 +79,7 @@ pub async fn a_transaction_walks_from_queued_to_confirmed(w: &World) {
         });
         draft.writes.txs.push(failed.unwrap());
         if let Some(run) = &mut draft.cursor.run {
-            run.resolved = Nonce(2);
+            (run.resolved, run.settled) = (Nonce(2), Nonce(2));
         }
     });
     lane.follow(&end, &w.store.commit(std::slice::from_ref(&end)).await.unwrap()[0]);
@@ -328,6 +328,7 @@ pub async fn foreign_use_is_recorded_with_its_exhibit(w: &World) {
     let authorization = Exhibit { hash: None, ..exhibit };
     applied(w, &mut lane, |_, draft| {
         started(draft, 2);
+        draft.writes.attempts = vec![attempt(&submitter, Nonce(1), 0, None)];
         draft.writes.allocations = vec![
             AllocationWrite::Foreign { nonce: Nonce(0), exhibit },
             AllocationWrite::Recycle { nonce: Nonce(1) },
@@ -344,6 +345,13 @@ pub async fn foreign_use_is_recorded_with_its_exhibit(w: &World) {
     .await;
     let rows = w.store.allocations(&submitter, Nonce(0), Nonce(9)).await.unwrap();
     assert_eq!(rows.iter().map(|a| a.exhibit).collect::<Vec<_>>(), [Some(exhibit), Some(authorization)]);
+    // A reorg strikes the record out: the slot is free to be taken.
+    applied(w, &mut lane, |_, draft| {
+        draft.writes.allocations = vec![AllocationWrite::Recycle { nonce: Nonce(1) }];
+    })
+    .await;
+    let rows = w.store.allocations(&submitter, Nonce(1), Nonce(9)).await.unwrap();
+    assert_eq!((rows[0].status, rows[0].exhibit), (AllocationStatus::Recyclable, None));
 }
 
 pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
