@@ -100,6 +100,11 @@ impl PgCluster {
         self.dir.path()
     }
 
+    /// The folder of its data alone, for tests that change it while the server is stopped.
+    pub fn data_dir(&self) -> &Path {
+        &self.data
+    }
+
     /// The last lines of its log.
     pub fn log_tail(&self) -> Result<String> {
         self.with_server(|server| Ok(server.log_tail()))

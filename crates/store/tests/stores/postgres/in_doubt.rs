@@ -11,7 +11,7 @@ use gapless_core::submitter::SubmitterId;
 use gapless_store::postgres::PostgresStore;
 use gapless_testkit::fixtures::Lane;
 use gapless_testkit::postgres::PgCluster;
-use gapless_testkit::tcp_proxy::{TcpProxy, Trap};
+use gapless_testkit::tcp_proxy::{Mode, TcpProxy, Trap};
 
 use super::{open, stocked, take, terms};
 use crate::world::database;
@@ -125,4 +125,15 @@ async fn an_accept_in_doubt_is_settled_by_repeating_it() {
         matches!(&answer, gapless_core::record::Accepted::Known(known) if known.tx_id() == item.tx_id),
         "{answer:?}"
     );
+}
+
+#[tokio::test]
+async fn a_server_that_is_simply_gone_is_in_doubt_before_the_lease_ends() {
+    let s = scene().await;
+    // The pool takes its connection back in the background; only one that is open can carry the write into the hole.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    s.proxy.set_mode(Mode::BlackHole).await.unwrap();
+    let asked = tokio::time::Instant::now();
+    in_doubt(s.proxied.commit(std::slice::from_ref(&s.change)).await);
+    assert!(asked.elapsed() < LEASE / 2, "took {:?}", asked.elapsed());
 }
