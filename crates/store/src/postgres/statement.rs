@@ -3,6 +3,10 @@
 //! Every part is one CTE over `unnest`ed arrays, joined to the lanes that passed the fence by position:
 //! `(SELECT map FROM ok)[lane]` is a lookup, where a join would be quadratic without hashing. Parts a
 //! batch does not need are left out; the few shapes that occur are prepared once per session.
+//!
+//! Rows are found by their primary key and nothing else. A second equality that an index could serve is written
+//! `(a = b) IS TRUE`: on small tables the planner may prefer that index, keep the plan, and walk a lane's whole
+//! history once it has one.
 
 use std::collections::BTreeMap;
 
@@ -203,7 +207,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     wait_reason = t.wait_reason::json, bound_at = t.bound_at, ended_at = t.ended_at,
     updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
     event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
-  FROM tx_in t WHERE m.tx_id = t.tx_id AND m.submitter = t.submitter AND m.state = t.from_state
+  FROM tx_in t WHERE m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE AND m.state = t.from_state
     AND m.seq = t.from_seq RETURNING 1
 )"
     );
@@ -456,7 +460,7 @@ fn commands(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   SELECT * FROM unnest({columns}) AS b(lane, submitter, id, outcome, code) WHERE (SELECT map FROM ok)[b.lane]
 ), command_out AS (
   UPDATE lane_command c SET done_at = gapless_now(), outcome = b.outcome, code = b.code
-  FROM command_in b WHERE c.id = b.id AND c.submitter = b.submitter AND c.done_at IS NULL RETURNING 1
+  FROM command_in b WHERE c.id = b.id AND (c.submitter = b.submitter) IS TRUE AND c.done_at IS NULL RETURNING 1
 )"
     );
     Some(Block { what: "commands", ctes, touched: "command_out", planned: "command_in" })
