@@ -2,13 +2,16 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test fmt fmt-check lint bench-store deny clean
+.PHONY: help setup demo test fmt fmt-check lint bench-store deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what build and tests need; silent when nothing is missing
 	@scripts/setup.sh
+
+demo: setup ## A local chain, sample transactions to CONFIRMED, and an API to play with
+	cargo run --release -p gapless -- dev
 
 test: setup fmt-check lint ## Format check, lints and all tests
 	@scripts/test.sh

@@ -1,19 +1,26 @@
 //! What lane operations cost with a long history behind them.
 //!
 //! The trap: a statement prepared on small tables keeps its plan when they have grown, and nobody analyses them
-//! in time. So every session prepares its statements on the empty tables, the history is poured in behind its
-//! back, and it goes on with the plans it has. A second database on the same server stays empty; each operation
+//! in time. So sessions prepare their statements on tables of no or few rows, the history is poured in behind their
+//! back, and they go on with the plans they have. Several sessions do, each a little later than the one before,
+//! since small differences decide which plan it is; the session that loses most counts. A second database on the same server stays empty; each operation
 //! runs on both in turns, so that a noisy moment hits both.
 
 mod fill;
 mod side;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::server::Server;
-use crate::stats::{median, micros};
+use crate::stats::{Stopwatch, median, micros};
+use crate::workload::LANES;
 use side::Side;
+
+/// Where a plan scans the history, turns take long: after this time a few of them say enough.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Operations of the store, as measured here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +86,12 @@ pub struct OpCost {
     pub op: String,
     /// Whether a lane does it; the target counts these.
     pub of_lane: bool,
-    /// With an empty history, measured in the same turns.
+    /// With an empty history, in the same session and turns.
     pub empty_us: f64,
-    /// With the history.
+    /// With the history, in the session that loses most by it.
     pub grown_us: f64,
+    /// How many transactions there were when that session had made its plans.
+    pub planned_at: usize,
 }
 
 impl OpCost {
@@ -142,30 +151,50 @@ async fn compare(server: &Server, empty: &mut Side, grown: &mut Side, turns: usi
     server.run("CHECKPOINT").await?;
     empty.skip_events(server).await?;
     grown.skip_events(server).await?;
-    let mut times = vec![(Vec::with_capacity(turns), Vec::with_capacity(turns)); Op::ALL.len()];
-    // The first turns touch each page for the first time after the checkpoint; every lane has had its turn then.
-    let unrecorded = turns / 10;
+    let sessions = grown.sessions();
+    let mut times: Vec<Times> = Op::ALL.iter().map(|_| Times::of(sessions)).collect();
+    // The first turns touch each page for the first time after the checkpoint.
+    let unrecorded = LANES * sessions;
+    let watch = Stopwatch::start();
     for turn in 0..turns + unrecorded {
-        for (op, (of_empty, of_grown)) in Op::ALL.into_iter().zip(&mut times) {
+        if watch.elapsed() > PATIENCE && turn >= 2 * unrecorded {
+            break;
+        }
+        // Every lane has its turn in every session.
+        let session = turn / LANES % sessions;
+        for (op, times) in Op::ALL.into_iter().zip(&mut times) {
             let doing = || format!("timing {}", op.name());
             let (on_empty, on_grown) = if turn % 2 == 0 {
-                let first = empty.time(op, turn).await.with_context(doing)?;
-                (first, grown.time(op, turn).await.with_context(doing)?)
+                let first = empty.time(op, turn, session).await.with_context(doing)?;
+                (first, grown.time(op, turn, session).await.with_context(doing)?)
             } else {
-                let first = grown.time(op, turn).await.with_context(doing)?;
-                (empty.time(op, turn).await.with_context(doing)?, first)
+                let first = grown.time(op, turn, session).await.with_context(doing)?;
+                (empty.time(op, turn, session).await.with_context(doing)?, first)
             };
             if turn >= unrecorded {
+                let (of_empty, of_grown) = &mut times.0[session];
                 of_empty.push(micros(on_empty));
                 of_grown.push(micros(on_grown));
             }
         }
     }
-    let cost = |(op, (of_empty, of_grown)): (Op, (Vec<f64>, Vec<f64>))| OpCost {
-        op: op.name().to_owned(),
-        of_lane: op.of_lane(),
-        empty_us: median(of_empty),
-        grown_us: median(of_grown),
-    };
-    Ok(Op::ALL.into_iter().zip(times).map(cost).collect())
+    Ok(Op::ALL.into_iter().zip(times).map(|(op, times)| times.cost(op)).collect())
+}
+
+/// Times of one operation in each session: on the empty side and on the grown one.
+struct Times(Vec<(Vec<f64>, Vec<f64>)>);
+
+impl Times {
+    fn of(sessions: usize) -> Self {
+        Self(vec![(Vec::new(), Vec::new()); sessions])
+    }
+
+    /// The session that lost most by the history.
+    fn cost(self, op: Op) -> OpCost {
+        let medians = self.0.into_iter().map(|(empty, grown)| (median(empty), median(grown))).enumerate();
+        let worst = medians.max_by(|(_, a), (_, b)| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+        let (session, (empty_us, grown_us)) = worst.unwrap_or_default();
+        let planned_at = side::FIRST_BATCHES.iter().take(session + 1).sum();
+        OpCost { op: op.name().to_owned(), of_lane: op.of_lane(), empty_us, grown_us, planned_at }
+    }
 }

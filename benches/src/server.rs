@@ -118,11 +118,17 @@ impl Server {
     /// Makes a migrated database and opens a store on it, with `pool` connections or as many as is usual.
     pub async fn store(&self, prefix: &str, pool: Option<u32>) -> Result<Database> {
         let name = self.create(prefix).await?;
-        let mut options = PostgresOptions::new(&self.cluster.url(&name));
-        options.pool = pool.unwrap_or(options.pool);
+        let options = PostgresOptions::new(&self.cluster.url(&name));
         PostgresStore::migrate(&options).await.context("migrating")?;
-        let store = PostgresStore::open(&options).await.context("opening the store")?;
+        let store = self.open(&name, pool).await?;
         Ok(Database { name, store })
+    }
+
+    /// Opens one more store on a migrated database: sessions of its own, with plans of their own.
+    pub async fn open(&self, database: &str, pool: Option<u32>) -> Result<PostgresStore> {
+        let mut options = PostgresOptions::new(&self.cluster.url(database));
+        options.pool = pool.unwrap_or(options.pool);
+        PostgresStore::open(&options).await.context("opening the store")
     }
 
     /// Runs a statement in no particular database.

@@ -85,11 +85,12 @@ fn long_history(history: &[HistoryCost]) -> Option<Target> {
         limit: 1.3,
         measured: op.ratio(),
         note: format!(
-            "the worst is {}: {:.0} µs after {:.0} µs, {} VACUUM ANALYZE",
+            "the worst is {}: {:.0} µs instead of {:.0} µs, {} VACUUM ANALYZE, planned at {} transactions",
             op.op,
             op.grown_us,
             op.empty_us,
-            if analysed { "after" } else { "before" }
+            if analysed { "after" } else { "before" },
+            op.planned_at
         ),
         kept: op.ratio() <= 1.3,
     })

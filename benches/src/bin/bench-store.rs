@@ -41,10 +41,10 @@ impl Extent {
         let cut = if quick { 10 } else { 1 };
         let size = |batch, transactions| Size { batch, transactions: transactions / cut };
         Self {
-            sizes: [size(1, 2_560), size(16, 25_600), size(256, 51_200)],
+            sizes: [size(1, 2_560), size(16, 12_800), size(256, 51_200)],
             rounds: 3,
             pgbench_seconds: if quick { 1 } else { 8 },
-            history: Plan { lengths: vec![0, 100_000 / cut, 1_000_000 / cut], turns: 300 / cut.min(5) },
+            history: Plan { lengths: vec![0, 100_000 / cut, 1_000_000 / cut], turns: 360 / cut.min(3) },
         }
     }
 }

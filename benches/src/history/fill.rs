@@ -15,10 +15,14 @@ const TABLES: [&str; 3] = ["managed_tx", "tx_attempt", "outbox_event"];
 /// Rows per transaction of the filling.
 const CHUNK: usize = 50_000;
 
-/// Keeps autovacuum away: it would analyse the tables at a moment of its own choosing.
+/// Keeps autovacuum away: whatever table it comes to, the plans that read it are made anew, at a moment of
+/// autovacuum's choosing.
 pub(super) async fn still(server: &Server, database: &str) -> Result<()> {
     let mut connection = server.connect(database).await?;
-    for table in TABLES {
+    let tables: Vec<String> = sqlx::query_scalar("SELECT relname::text FROM pg_stat_user_tables")
+        .fetch_all(&mut connection)
+        .await?;
+    for table in tables {
         let sql = format!("ALTER TABLE {table} SET (autovacuum_enabled = off)");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await?;
     }
@@ -79,7 +83,7 @@ fn managed(from: usize, to: usize) -> String {
            m.payload, m.options, m.metadata, m.state, m.sub_state, m.seq, k.nonce, k.hash, k.hash, m.mined_as,
            m.block_number, m.block_hash, m.status, m.gas_used, m.effective_gas_price, m.mined_at, m.bound_at,
            m.ended_at, m.created_at, m.updated_at, m.fencing_token, ARRAY[k.event_id, k.event_id, k.event_id]
-         FROM {}, (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' LIMIT 1) m",
+         FROM {}, (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' ORDER BY ord LIMIT 1) m",
         keys(from, to)
     )
 }
@@ -88,7 +92,7 @@ fn attempts(from: usize, to: usize) -> String {
     format!(
         "INSERT INTO tx_attempt (submitter, nonce, n, tx_id, kind, route, hash, raw, fees, stored_at, next_send_at)
          SELECT k.submitter, k.nonce, 0, k.tx_id, a.kind, a.route, k.hash, a.raw, a.fees, a.stored_at, a.next_send_at
-         FROM {}, (SELECT * FROM tx_attempt WHERE n = 0 LIMIT 1) a",
+         FROM {}, (SELECT * FROM tx_attempt WHERE n = 0 ORDER BY submitter, nonce LIMIT 1) a",
         keys(from, to)
     )
 }

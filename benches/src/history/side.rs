@@ -8,7 +8,9 @@ use gapless_core::event::EventCursor;
 use gapless_core::ids::Nonce;
 use gapless_core::lease::Grant;
 use gapless_core::ports::store::{Acquired, Renewal, Store};
+use gapless_core::record::NewTx;
 use gapless_core::submitter::SubmitterId;
+use gapless_store::postgres::PostgresStore;
 use gapless_testkit::fixtures;
 use sqlx::Connection;
 
@@ -21,6 +23,11 @@ use crate::workload::{LANES, Step, Tracked, Workload, register, request};
 const QUEUED: usize = 16;
 const BOUND: usize = 8;
 const MINED: usize = 8;
+
+/// How many transactions go through a new database's sessions one after another, each session making its plans
+/// on what those before it left. On a table of a page or two several indexes cost the same, and the planner may
+/// take one that suits only small tables.
+pub(super) const FIRST_BATCHES: [usize; 3] = [1, 16, 200];
 
 /// Submitters with a queue that nobody holds.
 const ORPHANS: std::ops::Range<u64> = 100..102;
@@ -38,60 +45,95 @@ struct Pipeline {
 }
 
 pub(super) struct Side {
-    database: Database,
+    database: String,
+    sessions: Vec<PostgresStore>,
     load: Workload,
     pipelines: Vec<Pipeline>,
     cursor: EventCursor,
 }
 
 impl Side {
-    /// A new database with lanes at work and every statement prepared. One connection for all work, so that
-    /// no later call can meet a session with fresher plans.
+    /// A new database with lanes at work and every statement prepared. Each session has one connection for its
+    /// work, so that no later call can meet fresher plans.
     pub(super) async fn open(server: &Server, name: &str) -> Result<Self> {
-        let database = server.store(name, Some(1)).await?;
-        fill::still(server, &database.name).await?;
-        let store = &database.store;
+        let Database { name: database, store } = server.store(name, Some(1)).await?;
+        fill::still(server, &database).await?;
         let others: Vec<SubmitterId> = fill::OTHERS.chain(ORPHANS).map(fixtures::submitter).collect();
-        register(store, &others).await?;
-        for orphan in ORPHANS {
-            store.accept(&[request(&fixtures::submitter(orphan), orphan)?]).await?;
-        }
-        let load = Workload::open(store, START).await?;
+        register(&store, &others).await?;
+        let load = Workload::open(&store, START).await?;
         let cursor = EventCursor::start(store.epoch().await?);
         let pipelines = (0..LANES).map(|_| Pipeline::default()).collect();
-        let mut side = Self { database, load, pipelines, cursor };
+        let mut side = Self { database, sessions: Vec::new(), load, pipelines, cursor };
+        for batch in FIRST_BATCHES {
+            let session = server.open(&side.database, Some(1)).await?;
+            side.prepare(&session, batch).await?;
+            side.sessions.push(session);
+        }
+        store.close().await;
+        for orphan in ORPHANS {
+            side.sessions[0].accept(&[request(&fixtures::submitter(orphan), orphan)?]).await?;
+        }
         side.fill_pipelines().await?;
-        for turn in 0..2 * LANES {
+        for turn in 0..LANES {
             for op in Op::ALL {
-                side.time(op, turn).await?;
+                side.time(op, turn, 0).await?;
             }
         }
-        side.warm_lease_sessions().await?;
         Ok(side)
     }
 
     pub(super) fn database(&self) -> &str {
-        &self.database.name
+        &self.database
+    }
+
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Runs every statement as a new installation does: a node looks for work, and a batch arrives before that or
+    /// after. Whatever plans that gives, the session keeps.
+    async fn prepare(&mut self, store: &PostgresStore, batch: usize) -> Result<()> {
+        self.warm_lease_sessions(store).await?;
+        let submitter = fixtures::submitter(0);
+        let items = self.load.requests(batch)?;
+        let arrived =
+            if self.sessions.len() % 2 == 1 { Some(self.load.accept(store, &items).await?) } else { None };
+        store.claimable(self.load.terms(), 100).await?;
+        store.peek_queue(&submitter, QUEUED).await?;
+        let (_, mut txs) = match arrived {
+            Some(arrived) => arrived,
+            None => self.load.accept(store, &items).await?,
+        };
+        for step in Step::ALL {
+            self.load.commit(store, step, &mut txs).await?;
+            store.load_lane(&submitter).await?;
+        }
+        let tx = txs.first().context("an empty batch")?;
+        let NewTx { scope, request_id, tx_id, .. } = &tx.record.request;
+        store.tx_by_request(scope, request_id).await?;
+        store.tx_events(*tx_id).await?;
+        store.events_after(None, 100).await?;
+        Ok(())
     }
 
     async fn fill_pipelines(&mut self) -> Result<()> {
         for lane in 0..LANES {
             for _ in 0..QUEUED + BOUND + MINED {
-                self.accept(lane).await?;
+                self.accept(lane, 0).await?;
             }
             for _ in 0..BOUND + MINED {
-                self.advance(lane, Step::Bind).await?;
+                self.advance(lane, Step::Bind, 0).await?;
             }
             for _ in 0..MINED {
-                self.advance(lane, Step::Mined).await?;
+                self.advance(lane, Step::Mined, 0).await?;
             }
         }
         Ok(())
     }
 
     /// Leases have two connections; both must have their plans.
-    async fn warm_lease_sessions(&self) -> Result<()> {
-        let (store, terms, owner) = (&self.database.store, self.load.terms(), self.load.owner());
+    async fn warm_lease_sessions(&self, store: &PostgresStore) -> Result<()> {
+        let (terms, owner) = (self.load.terms(), self.load.owner());
         let (grants, submitters) = (self.grants(), [fixtures::submitter(0)]);
         for _ in 0..8 {
             let (a, b) = tokio::join!(store.renew(&grants, terms), store.renew(&grants, terms));
@@ -99,7 +141,8 @@ impl Side {
                 store.acquire(owner, &submitters, terms),
                 store.acquire(owner, &submitters, terms)
             );
-            (a?, b?, c?, d?);
+            a.and(b)?;
+            c.and(d)?;
         }
         Ok(())
     }
@@ -108,15 +151,15 @@ impl Side {
         self.load.lanes().iter().map(|lane| lane.grant.clone()).collect()
     }
 
-    async fn accept(&mut self, lane: usize) -> Result<Duration> {
+    async fn accept(&mut self, lane: usize, session: usize) -> Result<Duration> {
         let item = self.load.request_of(lane)?;
-        let (taken, accepted) = self.load.accept(&self.database.store, &[item]).await?;
+        let (taken, accepted) = self.load.accept(&self.sessions[session], &[item]).await?;
         self.pipelines[lane].queued.extend(accepted);
         Ok(taken)
     }
 
     /// Takes a lane's oldest transaction of the stage before `step` through it.
-    async fn advance(&mut self, lane: usize, step: Step) -> Result<Duration> {
+    async fn advance(&mut self, lane: usize, step: Step, session: usize) -> Result<Duration> {
         let pipeline = &mut self.pipelines[lane];
         let from = match step {
             Step::Bind => &mut pipeline.queued,
@@ -124,7 +167,7 @@ impl Side {
             Step::Final => &mut pipeline.mined,
         };
         let mut txs = [from.pop_front().context("a lane ran dry")?];
-        let taken = self.load.commit(&self.database.store, step, &mut txs).await?;
+        let taken = self.load.commit(&self.sessions[session], step, &mut txs).await?;
         let [tx] = txs;
         match step {
             Step::Bind => pipeline.bound.push_back(tx),
@@ -136,7 +179,7 @@ impl Side {
 
     /// Reads on from here: what the history told is not the tail.
     pub(super) async fn skip_events(&mut self, server: &Server) -> Result<()> {
-        let mut connection = server.connect(&self.database.name).await?;
+        let mut connection = server.connect(&self.database).await?;
         let xid: i64 = sqlx::query_scalar("SELECT pg_current_xact_id()::text::bigint")
             .fetch_one(&mut connection)
             .await?;
@@ -146,17 +189,17 @@ impl Side {
         Ok(())
     }
 
-    /// Runs one operation and checks that it did what it should.
-    pub(super) async fn time(&mut self, op: Op, turn: usize) -> Result<Duration> {
+    /// Runs one operation in one of the sessions and checks that it did what it should.
+    pub(super) async fn time(&mut self, op: Op, turn: usize, session: usize) -> Result<Duration> {
         let lane = turn % LANES;
         match op {
-            Op::Accept => return self.accept(lane).await,
-            Op::Bind => return self.advance(lane, Step::Bind).await,
-            Op::Mined => return self.advance(lane, Step::Mined).await,
-            Op::Final => return self.advance(lane, Step::Final).await,
+            Op::Accept => return self.accept(lane, session).await,
+            Op::Bind => return self.advance(lane, Step::Bind, session).await,
+            Op::Mined => return self.advance(lane, Step::Mined, session).await,
+            Op::Final => return self.advance(lane, Step::Final, session).await,
             _ => {}
         }
-        let store = &self.database.store;
+        let store = &self.sessions[session];
         let (owner, terms) = (self.load.owner(), self.load.terms());
         let submitter = self.load.lanes()[lane].grant.submitter();
         let ended = || self.pipelines[lane].ended.as_ref().context("nothing ended yet");

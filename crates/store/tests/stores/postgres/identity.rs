@@ -66,7 +66,7 @@ async fn a_recovered_server_is_noticed_on_the_first_connection() {
 
     cluster.stop().await.unwrap();
     let data = cluster.data_dir();
-    let owner = std::fs::metadata(&data).unwrap();
+    let owner = std::fs::metadata(data).unwrap();
     std::fs::write(data.join("recovery.signal"), "").unwrap();
     std::os::unix::fs::chown(data.join("recovery.signal"), Some(owner.uid()), Some(owner.gid())).unwrap();
     let settings = data.join("postgresql.auto.conf");

@@ -40,7 +40,7 @@ pub async fn all(seen: &Seen) {
 
     // OutcomeUnknown: the answer to a write is lost.
     let change = lane.change(|draft| lane.bind(draft, &queue));
-    let mut trap = proxy.arm(Trap::forward(change.writes().attempts[0].raw.to_vec()));
+    let mut trap = proxy.arm(Trap::forward(&change.writes().attempts[0].raw));
     assert!(store.commit(&[change]).await.is_err());
     trap.server_answered().await.unwrap();
 

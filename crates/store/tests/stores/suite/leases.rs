@@ -95,7 +95,11 @@ pub async fn a_released_lease_is_free_at_once(w: &World) {
         (held(acquire(w, &a, &two).await).1, Parting::Idle),
     ];
     assert_eq!(w.store.release(&grants).await.unwrap(), [true, true]);
-    assert_eq!(w.store.claimable(&w.terms(), 10).await.unwrap(), [one.clone()], "an idle lane wants nobody");
+    assert_eq!(
+        w.store.claimable(&w.terms(), 10).await.unwrap(),
+        vec![one.clone()],
+        "an idle lane wants nobody"
+    );
     let (kind, grant) = held(acquire(w, &b, &one).await);
     assert_eq!((kind, grant.token()), (AcquireKind::Takeover, FencingToken(2)));
     assert_eq!(w.store.release(&grants[..1]).await.unwrap(), [false], "not ours any more");

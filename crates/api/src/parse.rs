@@ -1,0 +1,46 @@
+//! Identifiers in paths and queries.
+
+use alloy_primitives::B256;
+use gapless_core::ids::{Order, TxId};
+use gapless_core::state::TxState;
+
+use crate::near::nearest;
+use crate::problem::Problem;
+
+/// A transaction's id.
+pub(crate) fn tx_id(text: &str) -> Result<TxId, Problem> {
+    let parsed = text.parse().map(TxId);
+    parsed.map_err(|_| {
+        Problem::invalid("a transaction's id is a UUID; it was in the answer to POST /api/v1/tx")
+    })
+}
+
+/// A transaction's hash.
+pub(crate) fn hash(text: &str) -> Result<B256, Problem> {
+    let wrong = || Problem::invalid("a transaction's hash is 0x and 64 hex digits");
+    text.strip_prefix("0x").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+    text.parse().map_err(|_| wrong())
+}
+
+/// A state by its name.
+pub(crate) fn state(text: &str) -> Result<TxState, Problem> {
+    TxState::named(text).ok_or_else(|| {
+        let names = || TxState::ALL.iter().map(|state| state.name());
+        let hint = match nearest(text, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        Problem::invalid(format!("unknown state `{text}`; {hint}"))
+    })
+}
+
+/// A list's cursor.
+pub(crate) fn order(text: &str) -> Result<Order, Problem> {
+    let parsed = text.strip_prefix('o').and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    parsed.map(Order).ok_or_else(|| Problem::invalid("`cursor` is not one that this API gave out"))
+}
+
+/// What [`order`] reads.
+pub(crate) fn order_text(order: Order) -> String {
+    format!("o{:x}", order.0)
+}

@@ -1,0 +1,8 @@
+//! The HTTP surface over a real engine on the store in memory, without a socket.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod refusals;
+mod routes;
+mod strangers;
+mod support;

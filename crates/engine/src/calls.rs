@@ -1,0 +1,76 @@
+//! Calls to one chain that are cheaper together: broadcasts and receipts of all its lanes.
+
+use std::sync::Arc;
+
+use alloy_primitives::B256;
+use gapless_core::attempt::StoredAttempt;
+use gapless_core::outcome::SendOutcome;
+use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
+use gapless_core::text::NodeText;
+use tokio_util::task::TaskTracker;
+
+use crate::batcher::Batcher;
+use crate::names;
+
+/// Most calls in one request to a node.
+const BATCH: usize = 100;
+
+/// Broadcasts and receipts of one chain.
+#[derive(Clone)]
+pub struct Calls {
+    sends: Batcher<StoredAttempt, SendOutcome>,
+    receipts: Batcher<B256, ChainResult<Option<Receipt>>>,
+}
+
+impl Calls {
+    /// Starts the two services on the tracker; they end with the last handle.
+    #[must_use]
+    pub fn start(chain: &Arc<dyn Chain>, tasks: &TaskTracker) -> Self {
+        let (sends, send_service) = Batcher::new(BATCH);
+        let sender = chain.clone();
+        tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {
+            let chain = sender.clone();
+            Box::pin(async move {
+                let outcomes = chain.send(&attempts.iter().collect::<Vec<_>>()).await;
+                for outcome in &outcomes {
+                    metrics::counter!(names::TX_SUBMIT, "result" => outcome.code()).increment(1);
+                }
+                outcomes
+            })
+        }));
+        let (receipts, receipt_service) = Batcher::new(BATCH);
+        let reader = chain.clone();
+        tasks.spawn(receipt_service.run(move |hashes: Vec<B256>| {
+            let chain = reader.clone();
+            Box::pin(async move { read_receipts(chain.as_ref(), &hashes).await })
+        }));
+        Self { sends, receipts }
+    }
+
+    /// Broadcasts stored bytes.
+    pub async fn send(&self, attempt: StoredAttempt) -> SendOutcome {
+        self.sends.ask(attempt).await.unwrap_or(SendOutcome::TimedOut)
+    }
+
+    /// A receipt; `None` is *not found*.
+    pub async fn receipt(&self, hash: B256) -> ChainResult<Option<Receipt>> {
+        let stopped = || ChainError::Unavailable(NodeText::new("this node is stopping"));
+        self.receipts.ask(hash).await.unwrap_or_else(|| Err(stopped()))
+    }
+}
+
+async fn read_receipts(chain: &dyn Chain, hashes: &[B256]) -> Vec<ChainResult<Option<Receipt>>> {
+    let answers = match chain.receipts(hashes).await {
+        Ok(found) => found.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error); hashes.len()],
+    };
+    for answer in &answers {
+        let result = match answer {
+            Ok(Some(_)) => "found",
+            Ok(None) => "not_found",
+            Err(_) => "error",
+        };
+        metrics::counter!(names::RECEIPT_CHECK, "result" => result).increment(1);
+    }
+    answers
+}

@@ -1,0 +1,179 @@
+//! Wiring: one engine per process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gapless_core::lease::{LeaseTerms, Owner};
+use gapless_core::ports::clock::Clock;
+use gapless_core::ports::store::{Store, StoreResult};
+use gapless_core::submitter::ChainId;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::calls::Calls;
+use crate::handle::Handle;
+use crate::heads::{Heads, Tracker};
+use crate::intake::Intake;
+use crate::keeper::{Keeper, KeeperOptions};
+use crate::lane::{ChainTools, Lane, Tools};
+use crate::points::Points;
+use crate::registry::Registry;
+use crate::writer::Writer;
+
+/// How an engine runs.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// This process.
+    pub owner: Owner,
+    /// The lease.
+    pub terms: LeaseTerms,
+    /// How often to renew it.
+    pub renew: Duration,
+    /// How often to look for work nobody does.
+    pub sweep: Duration,
+    /// How long an idle lane keeps its lease.
+    pub idle_release: Duration,
+    /// How often to look at the head.
+    pub poll: Duration,
+    /// Whether lanes trust the local clock (always, but in tests of the fence).
+    pub guard: bool,
+    /// Test points.
+    pub points: Points,
+}
+
+/// One process's engine.
+pub struct Engine {
+    options: EngineOptions,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+    handle: Handle,
+    parts: Parts,
+}
+
+struct Parts {
+    trackers: Vec<Tracker>,
+    intake: crate::intake::IntakeService,
+    work: mpsc::Receiver<gapless_core::submitter::SubmitterId>,
+}
+
+/// Words about new work that may wait for the keeper.
+const WORK: usize = 4_096;
+
+impl Engine {
+    /// An engine and its handle. Registers the configured submitters.
+    pub async fn build(
+        options: EngineOptions,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        registry: Registry,
+    ) -> StoreResult<(Self, Handle)> {
+        let configured: Vec<_> = registry.submitters().into_iter().map(|s| (s.id, "{}".to_owned())).collect();
+        if !configured.is_empty() {
+            store.register(&configured).await?;
+        }
+        let mut heads: HashMap<ChainId, Heads> = HashMap::new();
+        let mut trackers = Vec::new();
+        for (id, chain) in registry.chains() {
+            let (tracker, view) = Tracker::new(chain, options.poll);
+            trackers.push(tracker);
+            heads.insert(id, view);
+        }
+        let (intake, intake_service) = Intake::new();
+        let (work_sender, work) = mpsc::channel(WORK);
+        let handle = Handle {
+            store: store.clone(),
+            clock: clock.clone(),
+            intake,
+            work: work_sender,
+            registry: registry.clone(),
+            heads: Arc::new(heads),
+        };
+        let parts = Parts { trackers, intake: intake_service, work };
+        Ok((Self { options, store, clock, registry, handle: handle.clone(), parts }, handle))
+    }
+
+    /// Runs until cancelled, then drains: lanes finish the write in hand and leases are given back.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { options, store, clock, registry, handle, parts } = self;
+        let (tasks, background) = (TaskTracker::new(), CancellationToken::new());
+        for tracker in parts.trackers {
+            tasks.spawn(tracker.run(background.clone()));
+        }
+        tasks.spawn(parts.intake.run(store.clone(), handle.work.clone(), options.points.clone()));
+        tasks.spawn(listen(store.clone(), handle.work.clone(), background.clone()));
+        let (writer, writer_service) = Writer::new();
+        tasks.spawn(writer_service.run(store.clone(), clock.clone()));
+
+        let mut chains = HashMap::new();
+        for (id, chain) in registry.chains() {
+            let Some(heads) = handle.heads.get(&id).cloned() else { continue };
+            let calls = Calls::start(&chain, &tasks);
+            chains.insert(id, ChainTools { chain, calls, heads });
+        }
+        let tools = Tools {
+            store: store.clone(),
+            writer,
+            clock: clock.clone(),
+            points: options.points.clone(),
+            idle_release: options.idle_release,
+        };
+        let (lane_tasks, served) = (tasks.clone(), registry.clone());
+        let keeper = Keeper {
+            store,
+            clock,
+            owner: options.owner,
+            options: KeeperOptions {
+                terms: options.terms,
+                renew: options.renew,
+                sweep: options.sweep,
+                guard: options.guard,
+            },
+            serves: Box::new(move |id| served.submitter(id).is_some()),
+            spawn: Box::new(move |seat, ends| {
+                let id = seat.submitter.clone();
+                let (Some(submitter), Some(chain)) = (registry.submitter(&id), chains.get(&id.chain()))
+                else {
+                    return false;
+                };
+                let lane = Lane::new(seat, submitter, tools.clone(), chain.clone());
+                lane_tasks.spawn(async move {
+                    let end = lane.run().await;
+                    // The keeper outlives its lanes.
+                    let _ = ends.send((id, end)).await;
+                });
+                true
+            }),
+        };
+        keeper.run(parts.work, stop).await;
+        background.cancel();
+        drop(handle);
+        tasks.close();
+        // What still waits for an answer (askers of intake and calls) ends with its handles; nobody is waited for.
+    }
+}
+
+/// Hears other nodes' words about new work.
+async fn listen(
+    store: Arc<dyn Store>,
+    work: mpsc::Sender<gapless_core::submitter::SubmitterId>,
+    stop: CancellationToken,
+) {
+    loop {
+        let heard = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            heard = store.notified() => heard,
+        };
+        match heard {
+            Ok(submitters) => {
+                for submitter in submitters {
+                    let _ = work.try_send(submitter);
+                }
+            }
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
+    }
+}

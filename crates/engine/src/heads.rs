@@ -1,0 +1,167 @@
+//! One view of a chain's head per process: the last blocks, linked by parent hash.
+//!
+//! An endpoint that lags behind what was seen is ignored, not believed: a block is gone only when another one stands
+//! at its height on a chain that is at least as high.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use alloy_primitives::B256;
+use gapless_core::ports::chain::{Block, BlockRef, Chain, ChainError, ChainResult};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// Blocks kept. A reorg deeper than this is answered by asking the chain.
+const KEPT: usize = 256;
+
+/// After a broadcast a block may come at once (chains that mine on demand): look more often for a moment.
+const BURST: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(5),
+    Duration::from_millis(15),
+    Duration::from_millis(40),
+    Duration::from_millis(80),
+];
+
+struct Kept {
+    block: Block,
+    transactions: HashSet<B256>,
+}
+
+/// The last blocks of the canonical chain, as this process sees it.
+#[derive(Clone, Default)]
+pub struct Ring {
+    blocks: BTreeMap<u64, Arc<Kept>>,
+}
+
+impl Ring {
+    /// The head, if any block was seen.
+    #[must_use]
+    pub fn head(&self) -> Option<&Block> {
+        self.blocks.last_key_value().map(|(_, kept)| &kept.block)
+    }
+
+    /// Hash of the canonical block at a height, if it is kept.
+    #[must_use]
+    pub fn hash_at(&self, number: u64) -> Option<B256> {
+        self.blocks.get(&number).map(|kept| kept.block.this.hash)
+    }
+
+    /// The kept block that holds a transaction, among those above `above`.
+    #[must_use]
+    pub fn holds(&self, transaction: B256, above: u64) -> Option<BlockRef> {
+        let mut later = self.blocks.range(above.saturating_add(1)..).map(|(_, kept)| kept);
+        later.find(|kept| kept.transactions.contains(&transaction)).map(|kept| kept.block.this)
+    }
+
+    /// The ring with `branch` (oldest first, linked) put where it belongs; everything above it goes.
+    fn with(&self, branch: Vec<Block>) -> Self {
+        let Some(first) = branch.first().map(|block| block.this.number) else { return self.clone() };
+        let mut blocks = self.blocks.clone();
+        blocks.split_off(&first);
+        for block in branch {
+            let transactions = block.transactions.iter().copied().collect();
+            blocks.insert(block.this.number, Arc::new(Kept { block, transactions }));
+        }
+        while blocks.len() > KEPT {
+            blocks.pop_first();
+        }
+        Self { blocks }
+    }
+}
+
+/// What lanes hold of a chain's tracker.
+#[derive(Clone)]
+pub struct Heads {
+    ring: watch::Receiver<Arc<Ring>>,
+    poke: Arc<Notify>,
+}
+
+impl Heads {
+    /// The present ring.
+    #[must_use]
+    pub fn ring(&self) -> Arc<Ring> {
+        self.ring.borrow().clone()
+    }
+
+    /// Waits for another head. Ends only with the tracker.
+    pub async fn changed(&mut self) {
+        if self.ring.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Something was sent: a block may come soon.
+    pub fn expect_block(&self) {
+        self.poke.notify_one();
+    }
+}
+
+/// Follows one chain.
+pub struct Tracker {
+    chain: Arc<dyn Chain>,
+    ring: watch::Sender<Arc<Ring>>,
+    poke: Arc<Notify>,
+    poll: Duration,
+}
+
+impl Tracker {
+    /// A tracker and its handle. `poll` is how often to look.
+    #[must_use]
+    pub fn new(chain: Arc<dyn Chain>, poll: Duration) -> (Self, Heads) {
+        let (sender, ring) = watch::channel(Arc::new(Ring::default()));
+        let poke = Arc::new(Notify::new());
+        (Self { chain, ring: sender, poke: poke.clone(), poll }, Heads { ring, poke })
+    }
+
+    /// Runs until cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut burst: &[Duration] = &[];
+        loop {
+            if let Err(error) = self.look().await {
+                tracing::debug!(%error, "the head cannot be read");
+            }
+            let wait = burst.first().copied().unwrap_or(self.poll);
+            burst = burst.get(1..).unwrap_or_default();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = self.poke.notified() => burst = &BURST,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn look(&self) -> ChainResult<()> {
+        let head = self.chain.head().await?;
+        let ring = self.ring.borrow().clone();
+        if let Some(seen) = ring.head() {
+            let lags = head.this.number < seen.this.number;
+            if head.this == seen.this || lags {
+                return Ok(());
+            }
+        }
+        let branch = self.branch_to(&ring, head).await?;
+        self.ring.send_replace(Arc::new(ring.with(branch)));
+        Ok(())
+    }
+
+    /// Walks from a new head down to a block we know (or as far as we keep).
+    async fn branch_to(&self, ring: &Ring, head: Block) -> ChainResult<Vec<Block>> {
+        let mut branch = vec![head];
+        while let Some(lowest) = branch.last() {
+            let number = lowest.this.number;
+            let linked = number == 0 || ring.hash_at(number - 1) == Some(lowest.parent);
+            if linked || branch.len() >= KEPT || ring.blocks.is_empty() {
+                break;
+            }
+            let parent = self.chain.block_by_hash(lowest.parent).await?;
+            let missing =
+                || ChainError::Unavailable("the parent of a block is not there yet".to_owned().into());
+            branch.push(parent.ok_or_else(missing)?);
+        }
+        branch.reverse();
+        Ok(branch)
+    }
+}

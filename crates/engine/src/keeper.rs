@@ -1,0 +1,300 @@
+//! Holding lanes: acquire what has work, renew all in one statement, release what is idle or when draining.
+//!
+//! The keeper never touches transactions. It owns the truth about which lanes this process may run and until when;
+//! lanes read it through a [`LeaseCell`] before every write and every broadcast.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gapless_core::lease::{AcquireKind, Grant, LeaseTerms, Owner};
+use gapless_core::ports::clock::Clock;
+use gapless_core::ports::store::{Acquired, Parting, Renewal, Store};
+use gapless_core::submitter::SubmitterId;
+use gapless_core::time::{Tick, Timestamp};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::names;
+
+/// A grant and when it was asked for, shared between the keeper and its lane.
+#[derive(Clone)]
+pub struct LeaseCell {
+    held: Arc<Mutex<(Grant, Tick)>>,
+    terms: LeaseTerms,
+    clock: Arc<dyn Clock>,
+    guard: bool,
+}
+
+impl LeaseCell {
+    fn new(grant: Grant, sent_at: Tick, terms: LeaseTerms, clock: Arc<dyn Clock>, guard: bool) -> Self {
+        Self { held: Arc::new(Mutex::new((grant, sent_at))), terms, clock, guard }
+    }
+
+    /// The grant, if the local clock still allows it, with the tick it counts from.
+    #[must_use]
+    pub fn live(&self) -> Option<(Grant, Tick)> {
+        let (grant, sent_at) = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let now = self.clock.tick();
+        // Switched off only by tests that want to see the database's fence at work.
+        let sent_at = if self.guard { sent_at } else { now };
+        let alive = grant.live(sent_at, &self.terms, now).is_some();
+        alive.then_some((grant, sent_at))
+    }
+
+    /// The terms it lives under.
+    #[must_use]
+    pub const fn terms(&self) -> &LeaseTerms {
+        &self.terms
+    }
+
+    /// A newer grant, asked for at `sent_at`.
+    pub fn set(&self, grant: Grant, sent_at: Tick) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = (grant, sent_at);
+    }
+
+    /// The database's time, as far as can be told without asking: it stood `duration` before the lease's end when the
+    /// lease was written.
+    #[must_use]
+    pub fn database_time(&self) -> Timestamp {
+        let (grant, sent_at) = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        grant.expires_at().minus(self.terms.duration()).plus(self.clock.tick().since(sent_at))
+    }
+
+    fn grant(&self) -> Grant {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+}
+
+/// How a lane ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// It may not act any more; nothing is to be released.
+    Lost,
+    /// It stopped by itself or was asked to.
+    Parted(Parting),
+}
+
+/// What the keeper gives a lane.
+pub struct LaneSeat {
+    /// Whose lane.
+    pub submitter: SubmitterId,
+    /// Its lease.
+    pub lease: LeaseCell,
+    /// Rings when there may be new work.
+    pub wake: Arc<Notify>,
+    /// Ends it: finish the write in hand, take nothing new.
+    pub stop: CancellationToken,
+}
+
+struct Seated {
+    lease: LeaseCell,
+    wake: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+/// Times the keeper works by.
+#[derive(Debug, Clone, Copy)]
+pub struct KeeperOptions {
+    /// The lease.
+    pub terms: LeaseTerms,
+    /// How often to renew.
+    pub renew: Duration,
+    /// How often to look for work nobody does.
+    pub sweep: Duration,
+    /// Whether lanes trust the local clock (always, but in tests of the fence).
+    pub guard: bool,
+}
+
+/// Most lanes claimed in one sweep.
+const CLAIM: usize = 256;
+
+/// Whether this process could run a submitter's lane at all.
+pub type Serves = Box<dyn Fn(&SubmitterId) -> bool + Send + Sync>;
+
+/// Starts a lane on a seat; reports its end.
+pub type Spawn = Box<dyn Fn(LaneSeat, mpsc::Sender<(SubmitterId, LaneEnd)>) -> bool + Send + Sync>;
+
+/// The keeper.
+pub struct Keeper {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// This process.
+    pub owner: Owner,
+    /// Its times.
+    pub options: KeeperOptions,
+    /// Which lanes it could run. A lease that nobody here can use would only keep others from it.
+    pub serves: Serves,
+    /// Starts lanes.
+    pub spawn: Spawn,
+}
+
+impl Keeper {
+    /// Runs until cancelled, then drains: every lane finishes its write, and every lease is given back.
+    pub async fn run(self, mut work: mpsc::Receiver<SubmitterId>, stop: CancellationToken) {
+        let (ends, mut ended) = mpsc::channel(1_024);
+        let mut seats: HashMap<SubmitterId, Seated> = HashMap::new();
+        let mut renew = tokio::time::interval(self.options.renew);
+        let mut sweep = tokio::time::interval(self.options.sweep);
+        renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = renew.tick() => self.renew(&mut seats).await,
+                Some((submitter, end)) = ended.recv() => self.seat_is_free(&mut seats, &submitter, end).await,
+                Some(submitter) = work.recv() => {
+                    let mut wanted = vec![submitter];
+                    while let Ok(more) = work.try_recv() {
+                        wanted.push(more);
+                    }
+                    self.attend(&mut seats, wanted, &ends).await;
+                }
+                _ = sweep.tick() => {
+                    if let Ok(wanted) = self.store.claimable(&self.options.terms, CLAIM).await {
+                        self.attend(&mut seats, wanted, &ends).await;
+                    }
+                }
+            }
+        }
+        seats.values().for_each(|seat| seat.stop.cancel());
+        while !seats.is_empty() {
+            let Some((submitter, end)) = ended.recv().await else { break };
+            self.seat_is_free(&mut seats, &submitter, end).await;
+        }
+    }
+
+    /// Wakes lanes that run here; takes those that nobody runs; tells whoever runs the others.
+    async fn attend(
+        &self,
+        seats: &mut HashMap<SubmitterId, Seated>,
+        mut wanted: Vec<SubmitterId>,
+        ends: &mpsc::Sender<(SubmitterId, LaneEnd)>,
+    ) {
+        wanted.sort();
+        wanted.dedup();
+        wanted.retain(|submitter| match seats.get(submitter) {
+            Some(seat) => {
+                seat.wake.notify_one();
+                false
+            }
+            None => (self.serves)(submitter),
+        });
+        if wanted.is_empty() {
+            return;
+        }
+        let sent_at = self.clock.tick();
+        let acquired = match self.store.acquire(&self.owner, &wanted, &self.options.terms).await {
+            Ok(acquired) => acquired,
+            Err(error) => {
+                warn!(%error, "lanes cannot be acquired");
+                return;
+            }
+        };
+        let mut elsewhere = Vec::new();
+        for (submitter, acquired) in wanted.into_iter().zip(acquired) {
+            match acquired {
+                Acquired::Held { kind, grant } => {
+                    count(match kind {
+                        AcquireKind::Insert => "insert",
+                        AcquireKind::Renew => "renew",
+                        AcquireKind::Takeover => "takeover",
+                    });
+                    info!(submitter = %submitter, node_id = self.owner.node(), fencing_token = grant.token().0,
+                        ?kind, "lane acquired");
+                    // A lease that was still ours may have a ghost of ours behind it: take it up with a new token.
+                    let taken_up = match kind {
+                        AcquireKind::Renew => self.store.raise_token(&grant, &self.options.terms).await,
+                        AcquireKind::Insert | AcquireKind::Takeover => Ok(Acquired::Held { kind, grant }),
+                    };
+                    if let Ok(Acquired::Held { grant, .. }) = taken_up {
+                        self.seat(seats, submitter, grant, sent_at, ends);
+                    }
+                }
+                Acquired::NotOwner { .. } => {
+                    count("not_owner");
+                    elsewhere.push(submitter);
+                }
+                Acquired::Busy | Acquired::UnknownSubmitter => {}
+            }
+        }
+        if !elsewhere.is_empty()
+            && let Err(error) = self.store.notify(&elsewhere).await
+        {
+            warn!(%error, "other nodes cannot be told; their sweep will find it");
+        }
+    }
+
+    fn seat(
+        &self,
+        seats: &mut HashMap<SubmitterId, Seated>,
+        submitter: SubmitterId,
+        grant: Grant,
+        sent_at: Tick,
+        ends: &mpsc::Sender<(SubmitterId, LaneEnd)>,
+    ) {
+        let (terms, guard) = (self.options.terms, self.options.guard);
+        let lease = LeaseCell::new(grant, sent_at, terms, self.clock.clone(), guard);
+        let (wake, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+        let seat = LaneSeat {
+            submitter: submitter.clone(),
+            lease: lease.clone(),
+            wake: wake.clone(),
+            stop: stop.clone(),
+        };
+        if (self.spawn)(seat, ends.clone()) {
+            seats.insert(submitter, Seated { lease, wake, stop });
+        }
+    }
+
+    async fn renew(&self, seats: &mut HashMap<SubmitterId, Seated>) {
+        if seats.is_empty() {
+            return;
+        }
+        let cells: Vec<&Seated> = seats.values().collect();
+        let grants: Vec<Grant> = cells.iter().map(|seat| seat.lease.grant()).collect();
+        let sent_at = self.clock.tick();
+        match self.store.renew(&grants, &self.options.terms).await {
+            Ok(renewals) => {
+                for ((seat, old), renewal) in cells.iter().zip(&grants).zip(renewals) {
+                    match renewal {
+                        // A lane may have raised its token meanwhile: never put an older grant in its place.
+                        Renewal::Renewed(grant) if seat.lease.grant().token() == old.token() => {
+                            seat.lease.set(grant, sent_at);
+                        }
+                        Renewal::Renewed(_) => {}
+                        Renewal::Lost if seat.lease.grant().token() == old.token() => seat.stop.cancel(),
+                        Renewal::Lost => {}
+                    }
+                }
+            }
+            Err(error) => warn!(%error, "leases cannot be renewed; lanes stop before theirs end"),
+        }
+    }
+
+    async fn seat_is_free(
+        &self,
+        seats: &mut HashMap<SubmitterId, Seated>,
+        submitter: &SubmitterId,
+        end: LaneEnd,
+    ) {
+        let Some(seat) = seats.remove(submitter) else { return };
+        let LaneEnd::Parted(parting) = end else {
+            info!(submitter = %submitter, node_id = self.owner.node(), "lane lost");
+            return;
+        };
+        let grant = seat.lease.grant();
+        info!(submitter = %submitter, node_id = self.owner.node(), fencing_token = grant.token().0, ?parting, "lane released");
+        if let Err(error) = self.store.release(&[(grant, parting)]).await {
+            warn!(%error, "a lease was not given back; it will expire");
+        }
+    }
+}
+
+fn count(result: &'static str) {
+    metrics::counter!(names::LEASE_ACQUIRE, "result" => result).increment(1);
+}

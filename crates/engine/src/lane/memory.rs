@@ -1,0 +1,182 @@
+//! What a lane knows: a copy of its stored state, kept in step by its own commits, and a few notes of its own that
+//! may be forgotten at any time.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use gapless_core::allocation::{Allocation, AllocationStatus, Exhibit};
+use gapless_core::attempt::StoredAttempt;
+use gapless_core::change::{LaneChange, Verdict};
+use gapless_core::command::Command;
+use gapless_core::cursor::{Run, VersionedCursor};
+use gapless_core::fees::{Fees, Gas};
+use gapless_core::ids::{Nonce, TxId};
+use gapless_core::ports::chain::BlockRef;
+use gapless_core::ports::store::LaneSnapshot;
+use gapless_core::record::TxRecord;
+use gapless_core::state::TxState;
+use gapless_core::time::{Tick, Timestamp};
+
+use crate::settings::LaneSettings;
+
+/// Estimated, priced and checked, against one head.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prepared {
+    pub(super) gas: Gas,
+    pub(super) fees: Fees,
+}
+
+/// A lane's memory.
+pub(super) struct Memory {
+    pub(super) cursor: VersionedCursor,
+    /// Attempts of every slot still watched.
+    pub(super) slots: BTreeMap<Nonce, Vec<StoredAttempt>>,
+    /// Transactions of those slots.
+    pub(super) txs: HashMap<TxId, TxRecord>,
+    pub(super) allocations: BTreeMap<Nonce, Allocation>,
+    pub(super) commands: Vec<Command>,
+    /// The next ones in order, as last peeked.
+    pub(super) queue: VecDeque<TxRecord>,
+    /// Whether the queue may hold more than was peeked.
+    pub(super) look_again: bool,
+    /// The head of the queue, prepared.
+    pub(super) prepared: Option<(TxId, Prepared)>,
+    /// Blocks up to here were searched for our hashes.
+    pub(super) searched: Option<BlockRef>,
+    /// When receipts were last asked for without a block saying so.
+    pub(super) asked_at: Option<Tick>,
+    /// When counts were last compared with the chain.
+    pub(super) compared_at: Option<Tick>,
+    /// Whether commands may have come in.
+    pub(super) commands_due: bool,
+}
+
+impl Memory {
+    pub(super) fn load(snapshot: LaneSnapshot) -> Self {
+        let mut slots: BTreeMap<Nonce, Vec<StoredAttempt>> = BTreeMap::new();
+        for attempt in snapshot.attempts {
+            slots.entry(attempt.nonce).or_default().push(attempt);
+        }
+        Self {
+            cursor: snapshot.cursor,
+            slots,
+            txs: snapshot.txs.into_iter().map(|tx| (tx.tx_id(), tx)).collect(),
+            allocations: snapshot.allocations.into_iter().map(|a| (a.nonce, a)).collect(),
+            commands: snapshot.commands,
+            queue: VecDeque::new(),
+            look_again: true,
+            prepared: None,
+            searched: None,
+            asked_at: None,
+            compared_at: None,
+            commands_due: false,
+        }
+    }
+
+    pub(super) fn run(&self) -> Option<Run> {
+        self.cursor.cursor.run
+    }
+
+    /// Bound and not consumed, lowest first.
+    pub(super) fn open(&self) -> impl Iterator<Item = (Nonce, &Vec<StoredAttempt>)> {
+        let (from, to) = self.run().map_or((Nonce(0), Nonce(0)), |run| (run.consumed, run.next));
+        self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
+    }
+
+    /// Consumed and not resolved, lowest first.
+    pub(super) fn unresolved(&self) -> impl Iterator<Item = (Nonce, &Vec<StoredAttempt>)> {
+        let (from, to) = self.run().map_or((Nonce(0), Nonce(0)), |run| (run.resolved, run.consumed));
+        self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
+    }
+
+    /// The transaction a slot belongs to.
+    pub(super) fn tx_of(&self, attempts: &[StoredAttempt]) -> Option<&TxRecord> {
+        attempts.iter().rev().find_map(|attempt| attempt.tx_id).and_then(|tx_id| self.txs.get(&tx_id))
+    }
+
+    /// The transaction of a slot.
+    pub(super) fn tx_at(&self, nonce: Nonce) -> Option<&TxRecord> {
+        self.slots.get(&nonce).and_then(|attempts| self.tx_of(attempts))
+    }
+
+    /// Who else used a nonce, as recorded.
+    pub(super) fn foreign(&self, nonce: Nonce) -> Option<Exhibit> {
+        let allocation = self.allocations.get(&nonce).filter(|a| a.status == AllocationStatus::Foreign);
+        allocation.and_then(|a| a.exhibit)
+    }
+
+    pub(super) fn watches(&self) -> bool {
+        self.run().is_some_and(|run| run.watched_from() < run.next) || !self.queue.is_empty()
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        let held = self.allocations.values().any(|a| a.status != AllocationStatus::Foreign);
+        self.watches() || held || self.look_again || !self.commands.is_empty()
+    }
+
+    /// When to look again if nothing wakes us.
+    pub(super) fn next_tick(&self, now: Timestamp, settings: &LaneSettings) -> Duration {
+        let due =
+            self.open().filter_map(|(_, attempts)| attempts.last()).map(|a| a.next_send_at.since(now)).min();
+        let waiting = (!self.queue.is_empty()).then_some(settings.retry);
+        let soonest = [due, waiting].into_iter().flatten().min().unwrap_or(settings.reconcile);
+        soonest.clamp(Duration::from_millis(10), settings.reconcile.max(Duration::from_millis(10)))
+    }
+
+    /// Takes over what an applied change wrote.
+    pub(super) fn take_over(&mut self, change: &LaneChange, verdict: &Verdict, at: Timestamp) {
+        let Verdict::Applied { version } = verdict else { return };
+        let writes = change.writes();
+        for write in &writes.txs {
+            let (tx_id, facts) = (write.tx_id(), write.facts().clone());
+            let queued = self.queue.iter().position(|tx| tx.tx_id() == tx_id);
+            match (queued, facts.state == TxState::Queued) {
+                (Some(place), true) => self.queue[place].facts = facts,
+                (Some(place), false) => {
+                    if let Some(mut tx) = self.queue.remove(place) {
+                        tx.facts = facts;
+                        if !tx.facts.state.is_terminal() {
+                            self.txs.insert(tx_id, tx);
+                        }
+                    }
+                }
+                (None, requeued) => {
+                    if let Some(tx) = self.txs.get_mut(&tx_id) {
+                        tx.facts = facts;
+                    }
+                    self.look_again |= requeued;
+                }
+            }
+        }
+        for nonce in &writes.unbound {
+            self.slots.remove(nonce);
+        }
+        for stored in change.stored(verdict, at) {
+            self.slots.entry(stored.nonce).or_default().push(stored);
+        }
+        for claim in &writes.resends {
+            for attempt in self.slots.get_mut(&claim.nonce).into_iter().flatten().filter(|a| a.n == claim.n) {
+                attempt.claimed(claim.next_send_at);
+            }
+        }
+        for note in &writes.refusals {
+            for attempt in self.slots.get_mut(&note.nonce).into_iter().flatten().filter(|a| a.n == note.n) {
+                attempt.refusal = Some(note.refusal.clone());
+            }
+        }
+        for write in &writes.allocations {
+            match write.apply(self.allocations.get(&write.nonce()), at) {
+                Ok(Some(row)) => self.allocations.insert(write.nonce(), row),
+                Ok(None) | Err(_) => self.allocations.remove(&write.nonce()),
+            };
+        }
+        self.commands.retain(|command| writes.commands.iter().all(|end| end.id != command.command.id));
+        self.cursor = VersionedCursor { cursor: change.cursor().clone(), version: *version };
+        if let Some(run) = self.run() {
+            let keep = self.slots.split_off(&run.watched_from());
+            for attempt in std::mem::replace(&mut self.slots, keep).into_values().flatten() {
+                attempt.tx_id.map(|tx_id| self.txs.remove(&tx_id));
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Agreeing with the chain: the start nonce, open slots after a take-up, and counts while live.
+//!
+//! Counts say when to look, never what happened. What our slots do not explain puts the lane on HOLD; only an exhibit
+//! makes it PROTECT (see [`super::ownership`]).
+
+use gapless_core::condition::HoldCause;
+use gapless_core::cursor::Run;
+use gapless_core::event::{EventKind, Told};
+use gapless_core::ids::Nonce;
+use gapless_core::lane::LaneEvent;
+use gapless_core::ports::chain::ChainResult;
+use gapless_core::state::SubState;
+use gapless_core::text::NodeText;
+use gapless_core::wait::WaitReason;
+use serde_json::json;
+
+use super::memory::Memory;
+use super::{Lane, Stop};
+
+impl Lane {
+    /// After a take-up: look at the chain, send every open slot's current attempt again. Only then may it bind.
+    pub(super) async fn reconcile(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
+        if self.chain.heads.ring().head().is_none() {
+            return Ok(false);
+        }
+        self.settle(memory).await?;
+        let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
+        for nonce in open {
+            self.broadcast(memory, nonce).await?;
+        }
+        memory.compared_at = None;
+        if memory.run().is_some() && !self.watch_counts(memory).await? {
+            return Ok(false);
+        }
+        self.advance(LaneEvent::Reconciled);
+        Ok(true)
+    }
+
+    /// Compares counts with our slots, now and then. Whether the chain could be asked.
+    pub(super) async fn watch_counts(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
+        let Some(run) = memory.run() else { return Ok(true) };
+        let now = self.tick();
+        if memory.compared_at.is_some_and(|at| now.since(at) < self.submitter.settings.reconcile) {
+            return Ok(true);
+        }
+        let Ok(counts) = self.chain.chain.counts(&self.submitter.id).await else { return Ok(false) };
+        memory.compared_at = Some(now);
+        let seen = self.chain.heads.ring().head().map_or(0, |head| head.this.number);
+        if counts.at.number < seen {
+            // An endpoint that lags tells nothing.
+            return Ok(true);
+        }
+        if counts.latest > run.next {
+            self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
+            self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
+        } else if counts.latest > run.consumed && !self.explained(memory, run.consumed).await {
+            // The nonce is used; if by us, a receipt will say so. If not, somebody else used it.
+            self.prove_foreign(memory, run.consumed, counts.at).await?;
+        } else {
+            self.heal(memory, HoldCause::Counts).await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether a receipt of one of our attempts stands for this nonce.
+    async fn explained(&self, memory: &mut Memory, nonce: Nonce) -> bool {
+        let hashes: Vec<_> =
+            memory.slots.get(&nonce).into_iter().flatten().map(|attempt| attempt.hash).collect();
+        for hash in hashes {
+            if matches!(self.chain.calls.receipt(hash).await, Ok(Some(_)) | Err(_)) {
+                memory.asked_at = None;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes no new nonces for now.
+    pub(super) async fn hold(&self, memory: &mut Memory, cause: HoldCause, words: &str) -> Result<(), Stop> {
+        let conditions = &memory.cursor.cursor.conditions;
+        if conditions.holds.contains_key(&cause) || conditions.protect.is_some() {
+            return Ok(());
+        }
+        let mut draft = self.draft(memory)?;
+        let reason = NodeText::new(words);
+        draft.writes.told = vec![Told::with(EventKind::SubmitterHold, json!({"reason": reason}))];
+        draft.cursor.conditions.holds.insert(cause, reason);
+        self.commit(memory, draft).await
+    }
+
+    /// Ends a hold whose cause is over.
+    async fn heal(&self, memory: &mut Memory, cause: HoldCause) -> Result<(), Stop> {
+        if !memory.cursor.cursor.conditions.holds.contains_key(&cause) {
+            return Ok(());
+        }
+        let mut draft = self.draft(memory)?;
+        draft.cursor.conditions.holds.remove(&cause);
+        draft.writes.told = vec![Told::plain(EventKind::SubmitterResumed)];
+        self.commit(memory, draft).await
+    }
+
+    /// Agrees the start nonce: the counts at the head, some blocks before it, and of what is pending are one.
+    pub(super) async fn agree_start(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
+        let agreed = match self.read_start().await {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                let last_error = NodeText::new(&error.to_string());
+                self.note_wait(memory, Some(SubState::Preparing), WaitReason::NodeDown { last_error })
+                    .await?;
+                return Ok(false);
+            }
+        };
+        match agreed {
+            Ok(start) => {
+                let mut draft = self.draft(memory)?;
+                draft.cursor.run = Some(Run::starting_at(start));
+                self.commit(memory, draft).await?;
+                Ok(true)
+            }
+            Err(words) => {
+                let reason = WaitReason::Held { reason: NodeText::new(&words) };
+                self.note_wait(memory, Some(SubState::Held), reason).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    async fn read_start(&self) -> ChainResult<Result<Nonce, String>> {
+        let (chain, id) = (&self.chain.chain, &self.submitter.id);
+        let counts = chain.counts(id).await?;
+        if counts.pending != counts.latest {
+            return Ok(Err(format!(
+                "the account has transactions in flight: {} mined, {} pending",
+                counts.latest, counts.pending
+            )));
+        }
+        let deep = counts.at.number.saturating_sub(self.submitter.settings.confirmations);
+        if let Some(block) = chain.block_at(deep).await? {
+            let before = chain.count_at(id, block.this.hash).await?;
+            if before != counts.latest {
+                return Ok(Err(format!(
+                    "the account moved within the last blocks: {before} at block {deep}, {} now",
+                    counts.latest
+                )));
+            }
+        }
+        Ok(match self.submitter.settings.start_from {
+            Some(start) if start != counts.latest => {
+                Err(format!("nonce.start_from is {start}, the account's count is {}", counts.latest))
+            }
+            _ => Ok(counts.latest),
+        })
+    }
+}
+
+fn unexplained(latest: Nonce, next: Nonce) -> String {
+    format!("the chain counts {latest} transactions of this account, we have bound {next}")
+}

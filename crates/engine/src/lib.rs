@@ -1,0 +1,28 @@
+//! Drives the domain with ports: the only place where plans meet I/O.
+//!
+//! One [`Engine`] per process. It holds leases for submitters with work ([`keeper`]), runs a lane for each
+//! ([`lane`]), and shares what is cheaper together: accepting ([`intake`]), fenced writes ([`writer`]), broadcasts and
+//! receipts ([`calls`]), and one view of each chain's head ([`heads`]).
+//!
+//! Everything comes in from outside: ports, clock, spawning (the caller's tokio runtime). There is no global state
+//! and no thread of our own, so a simulator can run the same code on paused time.
+
+mod batcher;
+pub mod calls;
+pub mod engine;
+pub mod handle;
+pub mod heads;
+pub mod intake;
+pub mod keeper;
+pub mod lane;
+pub mod names;
+pub mod points;
+pub mod registry;
+pub mod settings;
+pub mod view;
+pub mod writer;
+
+pub use engine::{Engine, EngineOptions};
+pub use handle::{Handle, Refusal};
+pub use registry::{Registry, Submitter};
+pub use settings::{FeeCaps, LaneSettings};

@@ -1,0 +1,71 @@
+//! Which submitters this process can run: their settings, signer and chain.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use gapless_core::ports::chain::Chain;
+use gapless_core::ports::signer::Signer;
+use gapless_core::submitter::{ChainId, SubmitterId};
+
+use crate::settings::LaneSettings;
+
+/// One submitter as configured.
+#[derive(Clone)]
+pub struct Submitter {
+    /// Which.
+    pub id: SubmitterId,
+    /// How.
+    pub settings: LaneSettings,
+    /// Signs for it; none rejects its transactions.
+    pub signer: Option<Arc<dyn Signer>>,
+}
+
+/// Everything configured. Submitters may be added while running.
+#[derive(Clone, Default)]
+pub struct Registry {
+    chains: Arc<RwLock<HashMap<ChainId, Arc<dyn Chain>>>>,
+    submitters: Arc<RwLock<HashMap<SubmitterId, Submitter>>>,
+    defaults: LaneSettings,
+}
+
+impl Registry {
+    /// An empty registry; submitters known to the store only run with `defaults` and no signer.
+    #[must_use]
+    pub fn new(defaults: LaneSettings) -> Self {
+        Self { defaults, ..Self::default() }
+    }
+
+    /// Adds a chain.
+    pub fn add_chain(&self, id: ChainId, chain: Arc<dyn Chain>) {
+        self.chains.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id, chain);
+    }
+
+    /// Adds or replaces a submitter.
+    pub fn add_submitter(&self, submitter: Submitter) {
+        let mut submitters = self.submitters.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        submitters.insert(submitter.id.clone(), submitter);
+    }
+
+    /// All chains.
+    #[must_use]
+    pub fn chains(&self) -> Vec<(ChainId, Arc<dyn Chain>)> {
+        let chains = self.chains.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        chains.iter().map(|(id, chain)| (id.clone(), chain.clone())).collect()
+    }
+
+    /// A submitter, if this process can reach its chain.
+    #[must_use]
+    pub fn submitter(&self, id: &SubmitterId) -> Option<Submitter> {
+        let known =
+            self.chains.read().unwrap_or_else(std::sync::PoisonError::into_inner).contains_key(&id.chain());
+        let submitters = self.submitters.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let unsigned = || Submitter { id: id.clone(), settings: self.defaults, signer: None };
+        known.then(|| submitters.get(id).cloned().unwrap_or_else(unsigned))
+    }
+
+    /// All configured submitters.
+    #[must_use]
+    pub fn submitters(&self) -> Vec<Submitter> {
+        self.submitters.read().unwrap_or_else(std::sync::PoisonError::into_inner).values().cloned().collect()
+    }
+}

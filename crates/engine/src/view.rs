@@ -1,0 +1,231 @@
+//! What the outside sees of a transaction and a submitter, as the contract names it. The nonce is not in the plain view.
+
+use gapless_core::attempt::StoredAttempt;
+use gapless_core::condition::Condition;
+use gapless_core::fees::{Gas, GasPrice};
+use gapless_core::ids::{Nonce, RequestId, Seq, TxId};
+use gapless_core::ports::store::SubmitterInfo;
+use gapless_core::record::{Failure, MinedAs, TxRecord};
+use gapless_core::state::{SubState, TxState};
+use gapless_core::submitter::SubmitterId;
+use gapless_core::time::Timestamp;
+use gapless_core::wait::WaitReason;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::heads::Ring;
+
+/// A receipt as shown.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptView {
+    transaction_hash: alloy_primitives::B256,
+    block_number: Gas,
+    block_hash: alloy_primitives::B256,
+    status: Gas,
+    gas_used: Gas,
+    effective_gas_price: GasPrice,
+    contract_address: Option<alloy_primitives::Address>,
+}
+
+/// A block that confirms.
+#[derive(Debug, Clone, Serialize)]
+pub struct BlockView {
+    number: Gas,
+    hash: alloy_primitives::B256,
+}
+
+/// Confirmations as shown: counted when read, not stored.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfirmationsView {
+    count: u64,
+    required: u64,
+    new_fork: bool,
+    blocks: Vec<BlockView>,
+}
+
+/// A transaction as shown.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TxView {
+    /// Its id.
+    pub tx_id: TxId,
+    /// Its account.
+    pub submitter: SubmitterId,
+    /// The caller's name for it.
+    pub request_id: RequestId,
+    /// Where it stands.
+    pub state: TxState,
+    /// Where exactly.
+    pub sub_state: Option<SubState>,
+    /// Number of its last event.
+    pub seq: Seq,
+    /// Hash of what was mined, or of the current attempt.
+    pub tx_hash: Option<alloy_primitives::B256>,
+    /// What was mined, seen from the request.
+    pub mined_as: Option<MinedAs>,
+    /// The receipt.
+    pub receipt: Option<ReceiptView>,
+    /// Its confirmations.
+    pub confirmations: Option<ConfirmationsView>,
+    /// Why it ended badly.
+    pub failure: Option<Failure>,
+    /// Why it waits.
+    pub wait_reason: Option<WaitReason>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When bytes were first stored.
+    pub submitted_at: Option<Timestamp>,
+    /// When it was first seen in a block.
+    pub mined_at: Option<Timestamp>,
+    /// When it ended.
+    pub finalized_at: Option<Timestamp>,
+    /// The caller's notes.
+    pub metadata: Option<Box<RawValue>>,
+}
+
+/// Most confirming blocks listed.
+const LISTED: u64 = 64;
+
+impl TxView {
+    /// The view of a record, against a view of its chain and the confirmations it needs.
+    #[must_use]
+    pub fn of(tx: &TxRecord, ring: Option<&Ring>, required: u64) -> Self {
+        let (request, facts) = (&tx.request, &tx.facts);
+        let mined = facts.mined.as_ref();
+        let number = |n: u64| Gas(n);
+        Self {
+            tx_id: tx.tx_id(),
+            submitter: request.submitter.clone(),
+            request_id: request.request_id.clone(),
+            state: facts.state,
+            sub_state: facts.sub_state,
+            seq: facts.seq,
+            tx_hash: mined.map(|m| m.hash).or(facts.tx_hash),
+            mined_as: mined.map(|m| m.mined_as),
+            receipt: mined.map(|m| ReceiptView {
+                transaction_hash: m.hash,
+                block_number: number(m.block_number),
+                block_hash: m.block_hash,
+                status: Gas(u64::from(m.succeeded)),
+                gas_used: m.gas_used,
+                effective_gas_price: m.effective_gas_price,
+                contract_address: m.contract_address,
+            }),
+            confirmations: mined.map(|m| confirmations(m.block_number, ring, required)),
+            failure: facts.failure.clone(),
+            wait_reason: facts.wait.clone(),
+            created_at: tx.created_at,
+            updated_at: tx.updated_at,
+            submitted_at: facts.bound_at,
+            mined_at: mined.map(|m| m.at),
+            finalized_at: facts.ended_at,
+            metadata: request
+                .metadata
+                .as_ref()
+                .and_then(|m| RawValue::from_string(m.as_str().to_owned()).ok()),
+        }
+    }
+}
+
+fn confirmations(block: u64, ring: Option<&Ring>, required: u64) -> ConfirmationsView {
+    let head = ring.and_then(|ring| ring.head()).map_or(block, |head| head.this.number);
+    let count = head.saturating_sub(block);
+    let last = block.saturating_add(count.min(LISTED));
+    let listed = (block + 1..=last).filter_map(|n| ring.and_then(|r| r.hash_at(n)).map(|hash| (n, hash)));
+    let blocks = listed.map(|(n, hash)| BlockView { number: Gas(n), hash }).collect();
+    ConfirmationsView { count, required, new_fork: true, blocks }
+}
+
+/// One attempt, for operators.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttemptView {
+    hash: alloy_primitives::B256,
+    kind: gapless_core::attempt::AttemptKind,
+    tx_id: Option<TxId>,
+    route: gapless_core::attempt::Route,
+    fees: gapless_core::fees::Fees,
+    at: Timestamp,
+    outcome: Option<gapless_core::attempt::Refusal>,
+}
+
+impl From<&StoredAttempt> for AttemptView {
+    fn from(attempt: &StoredAttempt) -> Self {
+        Self {
+            hash: attempt.hash,
+            kind: attempt.kind,
+            tx_id: attempt.tx_id,
+            route: attempt.route,
+            fees: attempt.fees,
+            at: attempt.stored_at,
+            outcome: attempt.refusal.clone(),
+        }
+    }
+}
+
+/// Foreign use as shown.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProtectView {
+    nonce: Nonce,
+    hash: Option<alloy_primitives::B256>,
+    block_number: Gas,
+    block_hash: alloy_primitives::B256,
+}
+
+/// A submitter as shown.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmitterView {
+    /// Which.
+    pub submitter: SubmitterId,
+    /// Strict or pipelined.
+    pub mode: &'static str,
+    /// The gravest condition.
+    pub condition: Condition,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// Who runs it.
+    pub owner_node: Option<String>,
+    /// The next nonce to bind.
+    pub next_nonce: Option<Nonce>,
+    /// Used in a canonical block.
+    pub consumed: Option<Nonce>,
+    /// And deep enough.
+    pub resolved: Option<Nonce>,
+    /// Bound and not consumed.
+    pub open: u64,
+    /// Foreign use.
+    pub protect: Option<ProtectView>,
+}
+
+impl SubmitterView {
+    /// The view of a submitter.
+    #[must_use]
+    pub fn of(info: &SubmitterInfo, mode: &'static str) -> Self {
+        let conditions = &info.cursor.cursor.conditions;
+        let run = info.cursor.cursor.run;
+        let reason = conditions.forbids_binding().and_then(|reason| serde_json::to_string(&reason).ok());
+        Self {
+            submitter: info.submitter.clone(),
+            mode,
+            condition: conditions.gravest(),
+            reason,
+            owner_node: info.lease.as_ref().map(|lease| lease.owner.node().to_owned()),
+            next_nonce: run.map(|run| run.next),
+            consumed: run.map(|run| run.consumed),
+            resolved: run.map(|run| run.resolved),
+            open: run.map_or(0, |run| run.open()),
+            protect: conditions.protect.as_ref().map(|protect| ProtectView {
+                nonce: protect.nonce,
+                hash: protect.exhibit.hash,
+                block_number: Gas(protect.exhibit.block_number),
+                block_hash: protect.exhibit.block_hash,
+            }),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The chain port over the pool. Each method is one batch to one endpoint, so that what is read
+//! together was true together.
+
+use std::sync::Arc;
+
+use alloy_primitives::{Address, B256, U256};
+use async_trait::async_trait;
+use futures::future::{join, try_join_all};
+use gapless_core::attempt::{Route, StoredAttempt};
+use gapless_core::fees::Wei;
+use gapless_core::ids::Nonce;
+use gapless_core::intent::{Options, Payload};
+use gapless_core::outcome::SendOutcome;
+use gapless_core::ports::chain::{
+    Block, Chain, ChainError, ChainResult, Counts, EndpointStatus, Estimate, Quote, Receipt, Sighting,
+};
+use gapless_core::submitter::SubmitterId;
+use gapless_core::text::NodeText;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::decode::{self, BlockHash, BlockName, WireBlock, WireBody};
+use crate::estimate::estimate;
+use crate::options::{EvmError, EvmOptions};
+use crate::quantity::{Quantity, hex};
+use crate::quote::{MarketCache, quote};
+use crate::rpc::endpoint::{Endpoint, Http};
+use crate::rpc::pool::{Pool, ReadError, value};
+use crate::rpc::{Call, Identity, Quarantine, Reply, Strictness, Trouble};
+use crate::send::{Manner, send};
+use crate::unknown::UnknownTexts;
+
+/// How often counts are read again when a block came in between.
+const COUNT_READS: usize = 3;
+
+/// An EVM chain behind one or more endpoints.
+#[derive(Debug)]
+pub struct EvmChain {
+    public: Pool,
+    private: Pool,
+    manner: Manner,
+    market: MarketCache,
+    unknown: UnknownTexts,
+}
+
+impl EvmChain {
+    /// Sets a chain up. Asks nobody yet: an endpoint that is down shows in [`Chain::endpoints`].
+    pub fn new(options: &EvmOptions) -> Result<Self, EvmError> {
+        options.check()?;
+        let identity = Arc::new(Identity::new(options.chain_id, options.expected_genesis, options.recheck));
+        let pool = |addresses: &[String], from: usize, strictness| {
+            let endpoint = |(place, address): (usize, &String)| {
+                let http = Http::new(address, from + place, options.timeout, options.max_in_flight)?;
+                Ok(Arc::new(Endpoint::new(http)))
+            };
+            let endpoints = addresses.iter().enumerate().map(endpoint).collect::<Result<_, EvmError>>()?;
+            Ok(Pool::new(endpoints, Arc::clone(&identity), strictness, options.timeout))
+        };
+        Ok(Self {
+            public: pool(&options.endpoints, 1, Strictness::MustTell)?,
+            private: pool(&options.private_endpoints, 1 + options.endpoints.len(), Strictness::MayDecline)?,
+            manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
+            market: MarketCache::default(),
+            unknown: UnknownTexts::default(),
+        })
+    }
+
+    /// Asks whatever else somebody wants to know, of one endpoint in one request.
+    pub async fn batch(&self, calls: &[Call]) -> ChainResult<Vec<Reply>> {
+        self.public.read(calls, |_, replies| Ok(replies.to_vec())).await
+    }
+
+    /// Refusals that nobody could read so far.
+    #[must_use]
+    pub const fn unknown_texts(&self) -> &UnknownTexts {
+        &self.unknown
+    }
+
+    /// One call, one result that must be there.
+    async fn one<T: DeserializeOwned>(&self, method: &'static str, params: Value) -> ChainResult<T> {
+        self.public
+            .read(&[Call::new(method, params)], |_, replies| Ok(decode::required(value(replies, 0)?)?))
+            .await
+    }
+
+    /// A block, if the endpoint has one and it is the one asked for.
+    async fn block(
+        &self,
+        method: &'static str,
+        which: Value,
+        fits: impl Fn(&Block) -> bool,
+    ) -> ChainResult<Option<Block>> {
+        self.public
+            .read(&[Call::new(method, json!([which, false]))], |_, replies| {
+                let block: Option<WireBlock> = decode::optional(value(replies, 0)?)?;
+                match block.map(Block::from) {
+                    Some(block) if !fits(&block) => {
+                        Err(Trouble::malformed("another block than asked for").into())
+                    }
+                    block => Ok(block),
+                }
+            })
+            .await
+    }
+
+    fn address(&self, account: &SubmitterId) -> ChainResult<Address> {
+        let ours = account.chain().evm() == Some(self.public.identity().chain_id());
+        account.address().filter(|_| ours).ok_or_else(|| {
+            ChainError::Unavailable(NodeText::new(&format!("{account} is not an account of this chain")))
+        })
+    }
+
+    /// Counts and whether the head stood still while they were read.
+    async fn counts_once(&self, address: Address) -> ChainResult<(Counts, bool)> {
+        let calls = [
+            Call::new("eth_getBlockByNumber", json!(["latest", false])),
+            Call::new("eth_getTransactionCount", json!([address, "latest"])),
+            Call::new("eth_getTransactionCount", json!([address, "pending"])),
+            Call::new("eth_blockNumber", json!([])),
+        ];
+        self.public
+            .read(&calls, |endpoint, replies| {
+                let head: BlockName = decode::required(value(replies, 0)?)?;
+                let latest: Quantity<u64> = decode::required(value(replies, 1)?)?;
+                let pending: Quantity<u64> = decode::required(value(replies, 2)?)?;
+                let after: Quantity<u64> = decode::required(value(replies, 3)?)?;
+                let at = head.named();
+                self.public.saw_head(endpoint, at.number);
+                let counts = Counts { at, latest: Nonce(latest.0), pending: Nonce(pending.0) };
+                Ok((counts, after.0 == at.number))
+            })
+            .await
+    }
+}
+
+#[async_trait]
+impl Chain for EvmChain {
+    async fn send(&self, attempts: &[&StoredAttempt]) -> Vec<SendOutcome> {
+        let on = |route| -> Vec<&StoredAttempt> {
+            attempts.iter().copied().filter(|attempt| attempt.route == route).collect()
+        };
+        let (public, private) = (on(Route::Public), on(Route::Private));
+        let (public, private) = join(
+            send(&self.public, &self.unknown, self.manner, &public),
+            send(&self.private, &self.unknown, self.manner, &private),
+        )
+        .await;
+        let (mut public, mut private) = (public.into_iter(), private.into_iter());
+        let outcome = |attempt: &&StoredAttempt| match attempt.route {
+            Route::Public => public.next(),
+            Route::Private => private.next(),
+        };
+        let nothing = || SendOutcome::Unavailable(NodeText::new("not sent"));
+        attempts.iter().map(outcome).map(|outcome| outcome.unwrap_or_else(nothing)).collect()
+    }
+
+    async fn receipts(&self, hashes: &[B256]) -> ChainResult<Vec<Option<Receipt>>> {
+        let chunks = hashes.chunks(self.manner.max_batch).map(|chunk| async move {
+            let call = |hash| Call::new("eth_getTransactionReceipt", json!([hash]));
+            let calls: Vec<Call> = chunk.iter().map(call).collect();
+            let decode = |_: &Endpoint, replies: &[Reply]| {
+                let one = |(at, hash): (usize, &B256)| Ok(decode::receipt(value(replies, at)?, *hash)?);
+                chunk.iter().enumerate().map(one).collect::<Result<Vec<_>, ReadError>>()
+            };
+            self.public.read(&calls, decode).await
+        });
+        Ok(try_join_all(chunks).await?.concat())
+    }
+
+    async fn head(&self) -> ChainResult<Block> {
+        self.public
+            .read(&[Call::new("eth_getBlockByNumber", json!(["latest", false]))], |endpoint, replies| {
+                let block: WireBlock = decode::required(value(replies, 0)?)?;
+                let block = Block::from(block);
+                self.public.saw_head(endpoint, block.this.number);
+                Ok(block)
+            })
+            .await
+    }
+
+    async fn block_at(&self, number: u64) -> ChainResult<Option<Block>> {
+        self.block("eth_getBlockByNumber", json!(hex(number)), |block| block.this.number == number).await
+    }
+
+    async fn block_by_hash(&self, hash: B256) -> ChainResult<Option<Block>> {
+        self.block("eth_getBlockByHash", json!(hash), |block| block.this.hash == hash).await
+    }
+
+    async fn counts(&self, account: &SubmitterId) -> ChainResult<Counts> {
+        let address = self.address(account)?;
+        let (mut counts, mut still) = self.counts_once(address).await?;
+        for _ in 1..COUNT_READS {
+            if still {
+                break;
+            }
+            (counts, still) = self.counts_once(address).await?;
+        }
+        Ok(counts)
+    }
+
+    async fn count_at(&self, account: &SubmitterId, block: B256) -> ChainResult<Nonce> {
+        let params = json!([self.address(account)?, { "blockHash": block }]);
+        let count: Quantity<u64> = self.one("eth_getTransactionCount", params).await?;
+        Ok(Nonce(count.0))
+    }
+
+    async fn sighting(&self, account: &SubmitterId, nonce: Nonce, block: B256) -> ChainResult<Sighting> {
+        let address = self.address(account)?;
+        self.public
+            .read(&[Call::new("eth_getBlockByHash", json!([block, true]))], |_, replies| {
+                let body: Option<WireBody> = decode::optional(value(replies, 0)?)?;
+                let Some(body) = body else {
+                    return Err(ReadError::Pruned(NodeText::new(&format!("nobody holds block {block}"))));
+                };
+                if body.hash != block {
+                    return Err(Trouble::malformed("another block than asked for").into());
+                }
+                let ours =
+                    |sent: &&decode::WireSent| sent.from == address && sent.nonce == Some(Quantity(nonce.0));
+                Ok(Sighting { hash: body.transactions.iter().find(ours).map(|sent| sent.hash) })
+            })
+            .await
+    }
+
+    async fn balance(&self, account: &SubmitterId) -> ChainResult<Wei> {
+        let params = json!([self.address(account)?, "latest"]);
+        let balance: Quantity<U256> = self.one("eth_getBalance", params).await?;
+        Ok(Wei(balance.0))
+    }
+
+    async fn estimate(&self, account: &SubmitterId, payload: &Payload) -> ChainResult<Estimate> {
+        estimate(&self.public, self.address(account)?, payload).await
+    }
+
+    async fn quote(&self, options: &Options) -> ChainResult<Quote> {
+        let market = self.market.market(&self.public, self.public.best_head()).await?;
+        Ok(quote(market, options))
+    }
+
+    async fn genesis(&self) -> ChainResult<B256> {
+        let calls = [Call::new("eth_getBlockByNumber", json!(["0x0", false]))];
+        let read = self.public.read(&calls, |endpoint, replies| {
+            let found: BlockHash = decode::required(value(replies, 0)?)?;
+            let wanted = self.public.identity().genesis().unwrap_or(found.hash);
+            if found.hash != wanted && self.public.ready().len() > 1 {
+                // The others still serve the chain we know; this one has been given another.
+                endpoint.put_aside(Quarantine::Genesis { found: found.hash, wanted }, self.public.identity());
+                return Err(Trouble::malformed("its block 0 has changed").into());
+            }
+            Ok(found.hash)
+        });
+        match read.await {
+            Ok(hash) => Ok(hash),
+            // If all that is left serves another chain, that is the answer.
+            Err(error) => self.public.changed_genesis().ok_or(error),
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointStatus> {
+        let private = self.private.status();
+        let private =
+            private.map(|status| EndpointStatus { detail: format!("private; {}", status.detail), ..status });
+        self.public.status().chain(private).collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! The words of nodes and what they mean, from the specific to the general: the first row whose parts
+//! all occur, in order, decides. Everything is lower case, because texts are lowered before they are
+//! compared. Gathered from clients' sources and issue threads.
+
+/// What a text means, before it is bound to the text itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    AlreadyKnown,
+    NonceTooLow,
+    NonceGap,
+    /// Too low or too high, told by the two numbers in the text.
+    NonceByNumbers,
+    ReplacementUnderpriced,
+    Underpriced,
+    BelowBaseFee,
+    NodeFeeCap,
+    InvalidFees,
+    InsufficientFunds,
+    TypeConflict,
+    DelegationLimit,
+    PoolFull,
+    /// Not now, or not here. The bytes may go in later as they are.
+    Retry,
+    Invalid,
+    WrongEndpoint,
+}
+
+use Class::*;
+
+type Row = (&'static [&'static str], Class);
+
+pub(super) const TABLE: &[Row] = &[
+    // A contract's own words may follow, and may look like anything below.
+    (&["execution reverted"], Retry),
+    // The endpoint is not what it claims.
+    (&["invalid chain id"], WrongEndpoint),
+    (&["wrong chain id"], WrongEndpoint),
+    (&["invalid chainid"], WrongEndpoint),
+    (&["invalidtxchainid"], WrongEndpoint),
+    (&["transaction type not supported"], WrongEndpoint),
+    (&["unsupported transaction type"], WrongEndpoint),
+    (&["unknown transaction type"], WrongEndpoint),
+    // Pools' rules for delegated accounts: they speak of nonces that are not ours.
+    (&["authority nonce too low"], DelegationLimit),
+    (&["authority already reserved"], DelegationLimit),
+    (&["gapped-nonce tx from delegated"], DelegationLimit),
+    (&["limit reached for delegated"], DelegationLimit),
+    (&["delegation nonce gap"], DelegationLimit),
+    (&["address already reserved"], TypeConflict),
+    (&["type conflict"], TypeConflict),
+    // The very same bytes.
+    (&["already known"], AlreadyKnown),
+    (&["alreadyknown"], AlreadyKnown),
+    (&["existing txn with same hash"], AlreadyKnown),
+    (&["existing tx with same hash"], AlreadyKnown),
+    (&["already imported"], AlreadyKnown),
+    (&["alreadyimported"], AlreadyKnown),
+    (&["already in the system"], AlreadyKnown),
+    (&["already exists in cache"], AlreadyKnown),
+    (&["same hash already exists"], AlreadyKnown),
+    (&["unknown transaction"], Retry),
+    (&["known transaction"], AlreadyKnown),
+    // Other bytes of this slot.
+    (&["replacement transaction underpriced"], ReplacementUnderpriced),
+    (&["could not replace existing"], ReplacementUnderpriced),
+    (&["to replace existing transaction"], ReplacementUnderpriced),
+    (&["is necessary to replace"], ReplacementUnderpriced),
+    (&["existing transaction had higher priority"], ReplacementUnderpriced),
+    (&["another tx which has the same nonce"], ReplacementUnderpriced),
+    (&["tries to replace pending"], ReplacementUnderpriced),
+    (&["increasing the gas price or incrementing the nonce"], ReplacementUnderpriced),
+    (&["replacementnotallowed"], ReplacementUnderpriced),
+    (&["with the same nonce is in progress"], ReplacementUnderpriced),
+    // Some transaction of ours holds the nonce; nobody says that it is this one.
+    (&["ownnoncealreadyused"], ReplacementUnderpriced),
+    // The nonce.
+    (&["oldnonce"], NonceTooLow),
+    (&["nonce too low"], NonceTooLow),
+    (&["nonce is too low"], NonceTooLow),
+    (&["current nonce (", "> tx nonce"], NonceTooLow),
+    (&["nonce has already been used"], NonceTooLow),
+    (&["pool(stale)"], NonceTooLow),
+    (&["already finalized"], NonceTooLow),
+    (&["invalid nonce; got", "expected"], NonceByNumbers),
+    (&["nonce too high"], NonceGap),
+    (&["noncegap"], NonceGap),
+    (&["future nonce"], NonceGap),
+    (&["nonce too far in future"], NonceGap),
+    (&["nonce is too distant"], NonceGap),
+    (&["invalid transaction with a lower nonce exists"], NonceGap),
+    (&["invalid transaction nonce"], NonceGap),
+    // Money. Before prices: these texts mention prices too.
+    (&["insufficient funds"], InsufficientFunds),
+    (&["insufficientfunds"], InsufficientFunds),
+    (&["would cause overdraft"], InsufficientFunds),
+    (&["upfront cost exceeds account balance"], InsufficientFunds),
+    (&["enough funds to send"], InsufficientFunds),
+    (&["not enough funds for gas"], InsufficientFunds),
+    (&["insufficient_payer_balance"], InsufficientFunds),
+    (&["had insufficient balance"], InsufficientFunds),
+    // Prices.
+    (&["exceeds the configured cap"], NodeFeeCap),
+    (&["fee cap exceeded"], NodeFeeCap),
+    (&["priority fee per gas higher than max fee per gas"], InvalidFees),
+    (&["exceeds max fee per gas"], InvalidFees),
+    (&["less than block base fee"], BelowBaseFee),
+    (&["below current base fee"], BelowBaseFee),
+    (&["less than block blob gas fee"], BelowBaseFee),
+    (&["gas price below minimum"], Underpriced),
+    (&["below minimum required priority fee"], Underpriced),
+    (&["below configured minimum gas price"], Underpriced),
+    (&["less than gas price minimum floor"], Underpriced),
+    (&["unacceptable gas price"], Underpriced),
+    (&["gas price too low"], Underpriced),
+    (&["feetoolow"], Underpriced),
+    (&["fee too low"], Underpriced),
+    (&["underpriced"], Underpriced),
+    // Room.
+    (&["account limit exceeded"], PoolFull),
+    (&["pool is full"], PoolFull),
+    (&["pool full"], PoolFull),
+    (&["queue full"], PoolFull),
+    (&["spammer"], PoolFull),
+    (&["too many transactions in the queue"], PoolFull),
+    // A block's limit moves, so what exceeds it may fit later.
+    (&["exceeds block gas limit"], Retry),
+    (&["intrinsic gas too high"], Retry),
+    (&["gaslimitexceeded"], Retry),
+    // Never.
+    (&["exceeds max transaction gas limit"], Invalid),
+    (&["intrinsic gas too low"], Invalid),
+    (&["intrinsic gas exceeds gas limit"], Invalid),
+    (&["invalid sender"], Invalid),
+    (&["negative value"], Invalid),
+    (&["oversized data"], Invalid),
+    (&["initcode size exceeded"], Invalid),
+    (&["sender not an eoa"], Invalid),
+    (&["senderiscontract"], Invalid),
+    (&["int256overflow"], Invalid),
+    (&["forbidden sender"], Invalid),
+    // Not now.
+    (&["i/o timeout"], Retry),
+    (&["timed out"], Retry),
+    (&["deadline exceeded"], Retry),
+    (&["sync is still in progress"], Retry),
+    (&["is syncing"], Retry),
+    (&["pool not enabled"], Retry),
+    (&["pool is not ready"], Retry),
+    (&["shutting down"], Retry),
+    (&["rate limit"], Retry),
+    (&["too many requests"], Retry),
+    (&["request limit"], Retry),
+    (&["method not found"], Retry),
+    (&["does not exist/is not available"], Retry),
+];

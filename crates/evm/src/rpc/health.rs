@@ -1,0 +1,255 @@
+//! What is known of one endpoint. Pure: time comes in as an argument.
+//!
+//! Two things are kept apart. *Standing* says whether the endpoint is who it should be, and only a
+//! check of chain id and genesis improves it. *Cooling* says when it may be asked again, and any answer
+//! ends it.
+
+use std::time::Duration;
+
+use alloy_primitives::B256;
+use tokio::time::Instant;
+
+use super::{Trouble, TroubleKind};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A server may ask for more patience than we would show by ourselves, but not for ever.
+const LONGEST_OBEDIENCE: Duration = Duration::from_secs(30);
+/// How far an endpoint may trail the best head seen before others are preferred.
+const LAG: u64 = 3;
+/// For how long they are.
+const LAG_PAUSE: Duration = Duration::from_secs(5);
+
+/// Why an endpoint is not used although it answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Quarantine {
+    ChainId {
+        found: u64,
+        wanted: u64,
+    },
+    Genesis {
+        found: B256,
+        wanted: B256,
+    },
+    /// It refused bytes of ours with words that only another chain's node would use.
+    Said(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Unverified,
+    Verified,
+    Quarantined(Quarantine),
+}
+
+#[derive(Debug)]
+pub(crate) struct Health {
+    pub(crate) standing: Standing,
+    failures: u32,
+    not_before: Option<Instant>,
+    trouble: Option<String>,
+    head: Option<u64>,
+    lagging_until: Option<Instant>,
+}
+
+impl Health {
+    pub(crate) const fn new() -> Self {
+        Self {
+            standing: Standing::Unverified,
+            failures: 0,
+            not_before: None,
+            trouble: None,
+            head: None,
+            lagging_until: None,
+        }
+    }
+
+    fn cooled(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|then| then <= now)
+    }
+
+    pub(crate) fn is_verified(&self) -> bool {
+        self.standing == Standing::Verified
+    }
+
+    /// Whether it may be asked now.
+    pub(crate) fn is_ready(&self, now: Instant) -> bool {
+        self.is_verified() && self.cooled(now)
+    }
+
+    /// Whether its identity should be checked now. In need, words alone keep nobody out.
+    pub(crate) fn is_due(&self, now: Instant, in_need: bool) -> bool {
+        match &self.standing {
+            Standing::Verified => false,
+            Standing::Quarantined(Quarantine::Said(_)) if in_need => true,
+            Standing::Unverified | Standing::Quarantined(_) => self.cooled(now),
+        }
+    }
+
+    /// When it may be asked or checked next.
+    pub(crate) fn next_chance(&self, now: Instant) -> Instant {
+        self.not_before.unwrap_or(now).max(now)
+    }
+
+    pub(crate) fn is_lagging(&self, now: Instant) -> bool {
+        self.lagging_until.is_some_and(|until| until > now)
+    }
+
+    /// An exchange worked.
+    pub(crate) fn answered(&mut self) {
+        if self.is_verified() {
+            self.not_before = None;
+        }
+        self.failures = 0;
+        self.trouble = None;
+    }
+
+    /// An exchange failed. Many calls failing at once count as one failure. `jitter` is within 0..1.
+    pub(crate) fn failed(&mut self, trouble: &Trouble, now: Instant, jitter: f64) {
+        if trouble.kind == TroubleKind::Busy {
+            // Our doing, not the endpoint's.
+            return;
+        }
+        self.trouble = Some(trouble.text.clone());
+        if trouble.kind == TroubleKind::NotSent && self.is_verified() {
+            // Whoever comes back at this address has to show who it is.
+            self.standing = Standing::Unverified;
+        }
+        if !self.cooled(now) {
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        let asked = match trouble.kind {
+            TroubleKind::Status { retry_after, .. } => retry_after.unwrap_or_default().min(LONGEST_OBEDIENCE),
+            _ => Duration::ZERO,
+        };
+        self.not_before = Some(now + pause(self.failures, jitter).max(asked));
+    }
+
+    pub(crate) fn verified(&mut self) {
+        self.standing = Standing::Verified;
+        self.answered();
+    }
+
+    pub(crate) fn quarantine(&mut self, reason: Quarantine, until: Instant) {
+        self.standing = Standing::Quarantined(reason);
+        self.not_before = Some(until);
+        self.failures = 0;
+    }
+
+    /// It named its head; `best` is the highest any endpoint has named.
+    pub(crate) fn saw_head(&mut self, head: u64, best: u64, now: Instant) {
+        self.head = Some(head);
+        self.lagging_until = (head.saturating_add(LAG) < best).then(|| now + LAG_PAUSE);
+    }
+
+    /// For humans.
+    pub(crate) fn detail(&self) -> String {
+        match (&self.standing, &self.trouble, self.head) {
+            (Standing::Quarantined(Quarantine::ChainId { found, wanted }), ..) => {
+                format!("quarantined: it serves chain {found}, not {wanted}")
+            }
+            (Standing::Quarantined(Quarantine::Genesis { found, wanted }), ..) => {
+                format!("quarantined: its block 0 is {found}, not {wanted}")
+            }
+            (Standing::Quarantined(Quarantine::Said(text)), ..) => {
+                format!("quarantined: it cannot be what it claims: {text}")
+            }
+            (_, Some(trouble), _) => trouble.clone(),
+            (Standing::Unverified, None, _) => "not asked yet".to_owned(),
+            (Standing::Verified, None, None) => "verified".to_owned(),
+            (Standing::Verified, None, Some(head)) => format!("head {head}"),
+        }
+    }
+
+    /// Fit for use as far as anybody knows.
+    pub(crate) fn looks_healthy(&self) -> bool {
+        self.is_verified() && self.trouble.is_none()
+    }
+}
+
+/// Doubling pauses, each cut by up to half so that many clients do not return in step.
+fn pause(failures: u32, jitter: f64) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(LONGEST_PAUSE).mul_f64(jitter.clamp(0.0, 1.0).mul_add(-0.5, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(kind: TroubleKind) -> Trouble {
+        Trouble::new(kind, "trouble")
+    }
+
+    fn verified() -> Health {
+        let mut health = Health::new();
+        health.verified();
+        health
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_an_answer_ends_them() {
+        let (mut health, mut now) = (verified(), Instant::now());
+        for expected in [100, 200, 400, 800, 1600, 3200, 5000, 5000] {
+            health.failed(&trouble(TroubleKind::TimedOut), now, 0.0);
+            assert_eq!(health.next_chance(now) - now, Duration::from_millis(expected));
+            assert!(!health.is_ready(now));
+            now = health.next_chance(now);
+            assert!(health.is_ready(now));
+        }
+        health.answered();
+        health.failed(&trouble(TroubleKind::TimedOut), now, 1.0);
+        assert_eq!(health.next_chance(now) - now, Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_hundred_calls_that_fail_together_are_one_failure() {
+        let (mut health, now) = (verified(), Instant::now());
+        for _ in 0..100 {
+            health.failed(&trouble(TroubleKind::Broken), now, 0.0);
+        }
+        assert_eq!(health.next_chance(now) - now, FIRST_PAUSE);
+    }
+
+    #[test]
+    fn retry_after_is_obeyed_within_reason() {
+        let now = Instant::now();
+        for (asked, waited) in [(2, 2), (3600, 30)] {
+            let mut health = verified();
+            let retry_after = Some(Duration::from_secs(asked));
+            health.failed(&trouble(TroubleKind::Status { status: 429, retry_after }), now, 0.0);
+            assert_eq!(health.next_chance(now) - now, Duration::from_secs(waited));
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_was_gone_must_show_who_it_is() {
+        let (mut health, now) = (verified(), Instant::now());
+        health.failed(&trouble(TroubleKind::NotSent), now, 0.0);
+        assert_eq!(health.standing, Standing::Unverified);
+        assert!(!health.is_due(now, true));
+        assert!(health.is_due(health.next_chance(now), false));
+    }
+
+    #[test]
+    fn quarantine_by_words_alone_ends_early_in_need_and_by_fact_does_not() {
+        let now = Instant::now();
+        let until = now + Duration::from_secs(10);
+        let mut health = verified();
+        health.quarantine(Quarantine::Said("invalid chain id".into()), until);
+        assert!(!health.is_due(now, false) && health.is_due(now, true) && health.is_due(until, false));
+        health.quarantine(Quarantine::ChainId { found: 2, wanted: 1 }, until);
+        assert!(!health.is_due(now, true));
+        assert!(health.detail().contains("chain 2, not 1"));
+    }
+
+    #[test]
+    fn who_trails_is_asked_last_for_a_while() {
+        let (mut health, now) = (verified(), Instant::now());
+        health.saw_head(10, 13, now);
+        assert!(!health.is_lagging(now));
+        health.saw_head(10, 14, now);
+        assert!(health.is_lagging(now) && !health.is_lagging(now + LAG_PAUSE));
+    }
+}

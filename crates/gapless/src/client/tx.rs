@@ -1,0 +1,74 @@
+//! `gapless tx …`
+
+use anyhow::bail;
+use serde_json::{Map, Value, json};
+
+use super::{Client, plain};
+use crate::args::{SendOptions, TxCommand};
+
+/// States that nothing leaves.
+const ENDS: [&str; 5] = ["CONFIRMED", "FAILED_FINAL", "REJECTED", "CANCELLED", "EXPIRED"];
+
+/// Runs one command.
+pub(crate) async fn run(client: &Client, command: TxCommand) -> anyhow::Result<()> {
+    match command {
+        TxCommand::Send(options) => send(client, options).await,
+        TxCommand::Get { id } => {
+            let view = match id.starts_with("0x") {
+                true => client.get(&["tx", "by-hash", &id], &[]).await?,
+                false => client.get(&["tx", &id], &[]).await?,
+            };
+            client.show(&view);
+            Ok(())
+        }
+        TxCommand::List { submitter, state, limit, cursor } => {
+            let (limit, states) = (limit.to_string(), state.join(","));
+            let mut query = vec![("limit", limit.as_str()), ("state", states.as_str())];
+            query.extend(submitter.as_deref().map(|submitter| ("submitter", submitter)));
+            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+            let page = client.get(&["tx"], &query).await?;
+            client.show_page(&page, &["txId", "state", "subState", "submitter", "requestId", "txHash"]);
+            Ok(())
+        }
+        TxCommand::Watch { id } => watch(client, &id).await,
+    }
+}
+
+async fn send(client: &Client, options: SendOptions) -> anyhow::Result<()> {
+    let SendOptions { submitter, request_id, to, value, data, gas_limit, watch: follow } = options;
+    let fields = [("to", to), ("value", value), ("data", data), ("gasLimit", gas_limit)];
+    let payload: Map<String, Value> =
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect();
+    let body = json!({ "submitter": submitter, "requestId": request_id, "payload": payload });
+    let view = client.post(&["tx"], &body).await?;
+    match (follow, view["txId"].as_str()) {
+        (true, Some(id)) => watch(client, id).await,
+        _ => {
+            client.show(&view);
+            Ok(())
+        }
+    }
+}
+
+/// Follows a transaction until it ends; ends well only if the transaction does.
+async fn watch(client: &Client, id: &str) -> anyhow::Result<()> {
+    let mut view = client.get(&["tx", id], &[]).await?;
+    let mut last = String::new();
+    loop {
+        let state = plain(&view["state"]);
+        let line = format!("{state} {}", plain(&view["subState"]));
+        if line != last {
+            eprintln!("{} {}", plain(&view["updatedAt"]), line);
+            last = line;
+        }
+        if ENDS.contains(&state.as_str()) {
+            client.show(&view);
+            if state != "CONFIRMED" {
+                bail!("the transaction ended as {state}: {}", plain(&view["failure"]["reason"]));
+            }
+            return Ok(());
+        }
+        let seq = plain(&view["seq"]);
+        view = client.get(&["tx", id], &[("wait", "30s"), ("after", &seq)]).await?;
+    }
+}
