@@ -54,6 +54,7 @@ impl PostgresOptions {
                 ("enable_seqscan", "off"),
                 ("enable_hashjoin", "off"),
                 ("enable_mergejoin", "off"),
+                ("enable_incremental_sort", "off"),
                 ("plan_cache_mode", "force_generic_plan"),
                 ("jit", "off"),
             ])

@@ -196,19 +196,20 @@ pub(super) async fn release(
 
 /// Lanes that somebody died on, and lanes with a queue or a command, unless somebody holds them. The queue
 /// and the commands are walked by distinct submitter (a loose index scan), so neither history nor depth
-/// nor idle submitters cost anything.
+/// nor idle submitters cost anything. The order names every column of the index meant, so that no plan made on an
+/// empty table can prefer another one and walk the history.
 const CLAIMABLE: &str = "
 WITH RECURSIVE queued AS (
-  (SELECT submitter FROM managed_tx WHERE queue_ord IS NOT NULL ORDER BY submitter LIMIT 1)
+  (SELECT submitter FROM managed_tx WHERE queue_ord IS NOT NULL ORDER BY submitter, queue_ord LIMIT 1)
   UNION ALL
   SELECT (SELECT m.submitter FROM managed_tx m WHERE m.queue_ord IS NOT NULL AND m.submitter > q.submitter
-          ORDER BY m.submitter LIMIT 1)
+          ORDER BY m.submitter, m.queue_ord LIMIT 1)
   FROM queued q WHERE q.submitter IS NOT NULL
 ), commanded AS (
-  (SELECT submitter FROM lane_command WHERE done_at IS NULL ORDER BY submitter LIMIT 1)
+  (SELECT submitter FROM lane_command WHERE done_at IS NULL ORDER BY submitter, ord LIMIT 1)
   UNION ALL
   SELECT (SELECT c.submitter FROM lane_command c WHERE c.done_at IS NULL AND c.submitter > q.submitter
-          ORDER BY c.submitter LIMIT 1)
+          ORDER BY c.submitter, c.ord LIMIT 1)
   FROM commanded q WHERE q.submitter IS NOT NULL
 ), wanted AS (
   SELECT submitter FROM queued WHERE submitter IS NOT NULL
