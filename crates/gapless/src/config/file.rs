@@ -113,7 +113,11 @@ macro_rules! with_overrides {
                     resubmit: self.resubmit.clone(),
                     fees: self.fees.clone(),
                     confirmations: self.confirmations.clone(),
-                    idle: super::idle::of(&self.gas_bump, &self.stuck, &self.health, &self.policy),
+                    idle: [
+                        super::idle::of(&self.gas_bump, &self.stuck, &self.health, &self.policy),
+                        super::idle::keys(&self.nonce, &self.fees, &self.confirmations),
+                    ]
+                    .concat(),
                 }
             }
         }

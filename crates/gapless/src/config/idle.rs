@@ -4,7 +4,7 @@
 
 use anyhow::ensure;
 
-use super::file::{Config, GasBump, Health, Policy, Stuck};
+use super::file::{Config, Confirmations, Fees, GasBump, Health, Nonce, Policy, Stuck};
 
 /// Written sections that nothing acts on.
 pub(super) fn of(gas_bump: &GasBump, stuck: &Stuck, health: &Health, policy: &Policy) -> Vec<&'static str> {
@@ -22,6 +22,21 @@ pub(super) fn of(gas_bump: &GasBump, stuck: &Stuck, health: &Health, policy: &Po
         (governs, "stuck"),
         (watches, "health"),
         (restricts || private.unwrap_or(false), "policy"),
+    ];
+    named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
+}
+
+/// Written keys, of sections that otherwise work, that nothing acts on.
+pub(super) fn keys(nonce: &Nonce, fees: &Fees, confirmations: &Confirmations) -> Vec<&'static str> {
+    let named = [
+        (
+            nonce.mode.as_deref() == Some("pipelined"),
+            "the promises of nonce.mode = \"pipelined\" (recycled slots, windows)",
+        ),
+        (nonce.recycle_hold.is_some(), "nonce.recycle_hold"),
+        (nonce.reservation_timeout.is_some(), "nonce.reservation_timeout"),
+        (fees.refresh.is_some(), "fees.refresh"),
+        (confirmations.receipt_workers.is_some(), "confirmations.receipt_workers"),
     ];
     named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
 }
