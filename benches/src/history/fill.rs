@@ -102,7 +102,7 @@ fn outbox(from: usize, to: usize) -> String {
         r#"INSERT INTO outbox_event (id, submitter, events)
          SELECT k.event_id, k.submitter, ('[' || (SELECT string_agg('{{"e":"' || e || '","x":"' || k.tx_id || '","s":' || s
            || '}}', ',') FROM (VALUES (1, 'tx.accepted'), (2, 'tx.submitted'), (3, 'tx.receipt_updated'),
-           (4, 'tx.confirmed')) v(s, e)) || ']')::json
+           (4, 'tx.confirmed')) v(s, e)) || ']')
          FROM {}"#,
         keys(from, to)
     )

@@ -74,19 +74,18 @@ CREATE TABLE submitter_nonce_cursor (
 
 CREATE SEQUENCE managed_tx_order;
 
--- queue_ord repeats ord while the transaction is unbound and is the only changing column in any index:
--- the later updates of a row stay on its page (HOT).
+-- No changing column stands in any index, and half of a page is left free: the updates of a row stay on its page (HOT)
+-- and touch no index. JSON is kept as text where the write path is hot: the type would parse it at every write.
 CREATE TABLE managed_tx (
   tx_id               uuid NOT NULL,
   ord                 bigint NOT NULL,
-  queue_ord           bigint,
   submitter           text COLLATE "C" NOT NULL,
   scope               text COLLATE "C" NOT NULL,
   request_id          text COLLATE "C" NOT NULL,
   digest              bytea NOT NULL,
-  payload             json NOT NULL,
-  options             json,
-  metadata            json,
+  payload             text NOT NULL,
+  options             text,
+  metadata            text,
   created_at          timestamptz NOT NULL DEFAULT gapless_now(),
   state               text NOT NULL DEFAULT 'QUEUED',
   sub_state           text,
@@ -104,7 +103,7 @@ CREATE TABLE managed_tx (
   mined_at            timestamptz,
   failure_code        text,
   failure_reason      text,
-  wait_reason         json,
+  wait_reason         text,
   bound_at            timestamptz,
   ended_at            timestamptz,
   updated_at          timestamptz NOT NULL DEFAULT gapless_now(),
@@ -115,7 +114,6 @@ CREATE TABLE managed_tx (
   CONSTRAINT managed_tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200),
   CONSTRAINT managed_tx_state_is_known CHECK (state IN
     ('QUEUED','ALLOCATED','TRACKING','STUCK','CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')),
-  CONSTRAINT managed_tx_queued_is_unbound CHECK ((state = 'QUEUED') = (queue_ord IS NOT NULL)),
   CONSTRAINT managed_tx_slot_fits_state CHECK (CASE state
     WHEN 'QUEUED' THEN nonce IS NULL AND tx_hash IS NULL
     WHEN 'REJECTED' THEN nonce IS NULL AND tx_hash IS NULL
@@ -135,10 +133,17 @@ CREATE TABLE managed_tx (
     mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8)),
   CONSTRAINT managed_tx_ends_once CHECK (
     (state IN ('CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')) = (ended_at IS NOT NULL))
-) WITH (fillfactor = 60);
-CREATE INDEX managed_tx_queue ON managed_tx (submitter, queue_ord) WHERE queue_ord IS NOT NULL;
+) WITH (fillfactor = 45);
 CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
 CREATE INDEX managed_tx_by_order ON managed_tx (ord);
+
+-- What is QUEUED, and nothing else: rows leave it in the write that binds (or ends) them.
+CREATE TABLE tx_queue (
+  submitter text COLLATE "C" NOT NULL,
+  ord       bigint NOT NULL,
+  tx_id     uuid NOT NULL,
+  CONSTRAINT tx_queue_pkey PRIMARY KEY (submitter, ord)
+);
 
 CREATE TABLE tx_attempt (
   submitter    text COLLATE "C" NOT NULL,
@@ -149,7 +154,7 @@ CREATE TABLE tx_attempt (
   route        text NOT NULL,
   hash         bytea NOT NULL,
   raw          bytea NOT NULL,
-  fees         json NOT NULL,
+  fees         text NOT NULL,
   stored_at    timestamptz NOT NULL DEFAULT gapless_now(),
   next_send_at timestamptz NOT NULL,
   resends      int NOT NULL DEFAULT 0,
@@ -208,6 +213,22 @@ CREATE TABLE outbox_event (
   xid       xid8 NOT NULL DEFAULT pg_current_xact_id(),
   submitter text COLLATE "C" NOT NULL,
   at        timestamptz NOT NULL DEFAULT gapless_now(),
-  events    json NOT NULL
-);
+  events    text NOT NULL
+) WITH (toast_tuple_target = 8160);
 CREATE INDEX outbox_event_by_commit ON outbox_event (xid, id);
+
+-- What a statement is given, a row each: one array of these costs a fraction of one array per column.
+-- They belong to the binaries that send them: a later binary that needs another shape brings another type.
+CREATE TYPE tx_intake AS (
+  tx_id uuid, submitter text, scope text, request_id text, digest bytea, payload text, options text, metadata text
+);
+CREATE TYPE tx_write AS (
+  lane bigint, submitter text, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text,
+  seq bigint, nonce bigint, tx_hash bytea, mined_hash bytea, mined_as text, block_number bigint, block_hash bytea,
+  status bool, gas_used bigint, price text, contract_address bytea, mined_at timestamptz, failure_code text,
+  failure_reason text, wait_reason text, bound_at timestamptz, ended_at timestamptz
+);
+CREATE TYPE attempt_write AS (
+  lane bigint, submitter text, nonce bigint, n int, tx_id uuid, kind text, route text, hash bytea, raw bytea,
+  fees text, next_send_at timestamptz
+);

@@ -16,27 +16,26 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use uuid::Uuid;
 
 use super::error::{self, Class};
+use super::input::InRequest;
 use super::rows;
-use crate::flat::{options_column, to_json};
 use crate::memory::bounded;
 
 /// Numbers are drawn in the order given, rows are inserted in the order of their keys.
 const INSERT: &str = r#"
 WITH input AS MATERIALIZED (
-  SELECT u.*, nextval('managed_tx_order') AS ord
-  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[])
-    AS u(tx_id, submitter, scope, request_id, digest, payload, options, metadata)
+  SELECT u.*, nextval('managed_tx_order') AS ord FROM unnest($1::tx_intake[]) u
 ), ins AS (
-  INSERT INTO managed_tx (tx_id, ord, queue_ord, submitter, scope, request_id, digest, payload, options, metadata)
-  SELECT i.tx_id, i.ord, i.ord, s.submitter, i.scope, i.request_id, i.digest,
-         i.payload::json, i.options::json, i.metadata::json
+  INSERT INTO managed_tx (tx_id, ord, submitter, scope, request_id, digest, payload, options, metadata)
+  SELECT i.tx_id, i.ord, s.submitter, i.scope, i.request_id, i.digest, i.payload, i.options, i.metadata
   FROM input i JOIN submitter s ON s.submitter = i.submitter
   ORDER BY i.scope, i.request_id, i.ord
   ON CONFLICT (scope, request_id) DO NOTHING
   RETURNING tx_id, ord, submitter
+), queued AS (
+  INSERT INTO tx_queue (submitter, ord, tx_id) SELECT submitter, ord, tx_id FROM ins
 ), told AS (
   INSERT INTO outbox_event (submitter, events)
-  SELECT submitter, ('[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']')::json
+  SELECT submitter, '[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']'
   FROM ins GROUP BY submitter
 )
 SELECT tx_id, ord FROM ins"#;
@@ -88,14 +87,7 @@ async fn insert(
     items: &[&NewTx],
 ) -> Result<HashMap<Uuid, Order>, sqlx::Error> {
     let rows = sqlx::query(INSERT)
-        .bind(items.iter().map(|i| i.tx_id.0).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| i.submitter.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| i.scope.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| i.request_id.as_str()).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| &i.digest.0[..]).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| to_json(&i.intent.payload)).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| options_column(&i.intent)).collect::<Vec<_>>())
-        .bind(items.iter().map(|i| i.metadata.as_ref().map(|m| m.as_str())).collect::<Vec<_>>())
+        .bind(items.iter().map(|item| InRequest::of(item)).collect::<Vec<_>>())
         .fetch_all(connection)
         .await?;
     rows.iter()

@@ -123,8 +123,8 @@ pub(super) async fn peek_queue(
 ) -> StoreResult<Vec<TxRecord>> {
     bounded("peek_queue", limit, MAX_PAGE)?;
     let sql = format!(
-        "SELECT {} FROM managed_tx m WHERE m.submitter = $1 AND m.queue_ord IS NOT NULL
-         ORDER BY m.submitter, m.queue_ord LIMIT $2",
+        "SELECT {} FROM (SELECT * FROM tx_queue WHERE submitter = $1 ORDER BY submitter, ord LIMIT $2) q
+         JOIN managed_tx m ON m.tx_id = q.tx_id ORDER BY q.ord",
         rows::TX
     );
     let found = sqlx::query(AssertSqlSafe(sql))

@@ -200,10 +200,9 @@ pub(super) async fn release(
 /// empty table can prefer another one and walk the history.
 const CLAIMABLE: &str = "
 WITH RECURSIVE queued AS (
-  (SELECT submitter FROM managed_tx WHERE queue_ord IS NOT NULL ORDER BY submitter, queue_ord LIMIT 1)
+  (SELECT submitter FROM tx_queue ORDER BY submitter, ord LIMIT 1)
   UNION ALL
-  SELECT (SELECT m.submitter FROM managed_tx m WHERE m.queue_ord IS NOT NULL AND m.submitter > q.submitter
-          ORDER BY m.submitter, m.queue_ord LIMIT 1)
+  SELECT (SELECT t.submitter FROM tx_queue t WHERE t.submitter > q.submitter ORDER BY t.submitter, t.ord LIMIT 1)
   FROM queued q WHERE q.submitter IS NOT NULL
 ), commanded AS (
   (SELECT submitter FROM lane_command WHERE done_at IS NULL ORDER BY submitter, ord LIMIT 1)

@@ -11,6 +11,7 @@ mod error;
 #[cfg(feature = "test-hooks")]
 pub mod hooks;
 mod identity;
+mod input;
 mod lane;
 mod lease;
 mod outbox;

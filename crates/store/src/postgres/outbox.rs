@@ -21,7 +21,7 @@ pub(super) async fn epoch(connection: &mut PgConnection) -> StoreResult<Epoch> {
 }
 
 const AFTER: &str = "
-SELECT xid::text::bigint AS commit, id, submitter, at, events::text FROM outbox_event
+SELECT xid::text::bigint AS commit, id, submitter, at, events FROM outbox_event
 WHERE (xid, id) >= ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY xid, id LIMIT $3";
 
@@ -57,7 +57,7 @@ pub(super) async fn after(
 }
 
 const OF_TX: &str = "
-SELECT o.xid::text::bigint AS commit, o.id, o.submitter, o.at, o.events::text
+SELECT o.xid::text::bigint AS commit, o.id, o.submitter, o.at, o.events
 FROM managed_tx m, unnest(m.event_rows) AS u(id) JOIN outbox_event o ON o.id = u.id
 WHERE m.tx_id = $1 ORDER BY o.id";
 

@@ -11,13 +11,13 @@ use time::OffsetDateTime;
 use super::error;
 use crate::flat::{self, FlatAllocation, FlatAttempt, FlatCommand, FlatCursor, FlatFacts, FlatTx};
 
-pub(super) const TX: &str = "m.tx_id, m.ord, m.submitter, m.scope, m.request_id, m.digest, m.payload::text, \
-    m.options::text, m.metadata::text, m.created_at, m.updated_at, m.fencing_token, m.state, m.sub_state, m.seq, \
+pub(super) const TX: &str = "m.tx_id, m.ord, m.submitter, m.scope, m.request_id, m.digest, m.payload, \
+    m.options, m.metadata, m.created_at, m.updated_at, m.fencing_token, m.state, m.sub_state, m.seq, \
     m.nonce, m.tx_hash, m.mined_hash, m.mined_as, m.block_number, m.block_hash, m.status, m.gas_used, \
     m.effective_gas_price::text, m.contract_address, m.mined_at, m.failure_code, m.failure_reason, \
-    m.wait_reason::text, m.bound_at, m.ended_at";
+    m.wait_reason, m.bound_at, m.ended_at";
 
-pub(super) const ATTEMPT: &str = "a.nonce, a.n, a.tx_id, a.kind, a.route, a.hash, a.raw, a.fees::text, \
+pub(super) const ATTEMPT: &str = "a.nonce, a.n, a.tx_id, a.kind, a.route, a.hash, a.raw, a.fees, \
     a.stored_at, a.next_send_at, a.resends, a.refusal_code, a.refusal_text";
 
 pub(super) const ALLOCATION: &str = "x.nonce, x.status, x.lock_owner, x.locked_until, x.tx_id, x.used_hash, \

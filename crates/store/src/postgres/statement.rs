@@ -1,6 +1,6 @@
 //! Composing the fenced statement from the parts a batch needs.
 //!
-//! Every part is one CTE over `unnest`ed arrays, joined to the lanes that passed the fence by position:
+//! Every part is one CTE over an `unnest`ed array of rows (or arrays, where rows are few), joined to the lanes that passed the fence by position:
 //! `(SELECT map FROM ok)[lane]` is a lookup, where a join would be quadratic without hashing. Parts a
 //! batch does not need are left out; the few shapes that occur are prepared once per session.
 //!
@@ -12,21 +12,23 @@ use std::collections::BTreeMap;
 
 use gapless_core::allocation::{AllocationStatus, AllocationWrite};
 use gapless_core::change::LaneChange;
+use gapless_core::state::TxState;
 use gapless_core::time::micros;
 use sqlx::Arguments;
 use sqlx::postgres::PgArguments;
 use time::OffsetDateTime;
 
 use super::commit::Encoding;
+use super::input::{InAttempt, InTx};
 use super::rows::at;
-use crate::flat::{FlatAllocation, FlatCursor, FlatFacts, signed, to_json};
+use crate::flat::{FlatAllocation, FlatCursor, signed, to_json};
 
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) arguments: PgArguments,
 }
 
-/// Collects parameters and hands out their `$n::type`.
+/// Collects parameters and hands out their `$n::type[]`.
 #[derive(Default)]
 struct Binder {
     arguments: PgArguments,
@@ -63,7 +65,7 @@ impl Statement {
             if let Some(block) = block(&mut binder, batch) {
                 parts.push(block.ctes);
                 expects.push(format!(
-                    "(SELECT gapless_expect('{}', (SELECT count(*) FROM {}), (SELECT count(*) FROM {})))",
+                    "(SELECT gapless_expect('{}', (SELECT count(*) FROM {}), {}))",
                     block.what, block.touched, block.planned
                 ));
             }
@@ -86,7 +88,15 @@ struct Block {
     what: &'static str,
     ctes: String,
     touched: &'static str,
-    planned: &'static str,
+    planned: String,
+}
+
+/// How many rows are to be touched in the lanes that passed, for parts that do not keep their input.
+fn planned<T>(binder: &mut Binder, batch: &[&LaneChange], of: impl Fn(&LaneChange) -> &[T]) -> String {
+    let counts = binder.add(batch.iter().map(|change| of(change).len() as i64).collect(), "bigint");
+    format!(
+        "(SELECT coalesce(sum(n), 0)::bigint FROM unnest({counts}) WITH ORDINALITY AS p(n, lane) WHERE (SELECT map FROM ok)[p.lane])"
+    )
 }
 
 /// The fence, the cursors, and the events of every lane.
@@ -137,7 +147,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
   FROM input i
 ), told AS (
   INSERT INTO outbox_event (id, submitter, events)
-  SELECT i.event_id, i.submitter, i.events::json FROM input i
+  SELECT i.event_id, i.submitter, i.events FROM input i
   WHERE i.events IS NOT NULL AND (SELECT map FROM ok)[i.lane]
 )"
     )
@@ -155,63 +165,50 @@ fn each<'a, T>(
     batch.iter().enumerate().flat_map(lane).collect()
 }
 
+/// A transaction leaves the queue or joins it in the write that changes its state.
 fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     let writes = each(batch, |change| &change.writes().txs);
     if writes.is_empty() {
         return None;
     }
-    let rows: Vec<_> =
-        writes.iter().map(|(lane, s, write)| (*lane, *s, *write, FlatFacts::from(write.facts()))).collect();
-    let time = |micros: Option<i64>| -> Option<OffsetDateTime> { micros.map(at) };
-    let columns = columns!(
-        binder, rows,
-        "bigint": |r| r.0,
-        "text": |r| r.1.to_owned(),
-        "uuid": |r| r.2.tx_id().0,
-        "text": |r| r.2.from().name(),
-        "bigint": |r| signed(r.2.from_seq().0),
-        "bool": |r| r.2.tells(),
-        "text": |r| r.3.state.clone(),
-        "text": |r| r.3.sub_state.clone(),
-        "bigint": |r| r.3.seq,
-        "bigint": |r| r.3.nonce,
-        "bytea": |r| r.3.tx_hash.clone(),
-        "bytea": |r| r.3.mined_hash.clone(),
-        "text": |r| r.3.mined_as.clone(),
-        "bigint": |r| r.3.block_number,
-        "bytea": |r| r.3.block_hash.clone(),
-        "bool": |r| r.3.status,
-        "bigint": |r| r.3.gas_used,
-        "text": |r| r.3.effective_gas_price.clone(),
-        "bytea": |r| r.3.contract_address.clone(),
-        "timestamptz": |r| time(r.3.mined_at),
-        "text": |r| r.3.failure_code.clone(),
-        "text": |r| r.3.failure_reason.clone(),
-        "text": |r| r.3.wait_reason.clone(),
-        "timestamptz": |r| time(r.3.bound_at),
-        "timestamptz": |r| time(r.3.ended_at),
-    );
-    let ctes = format!(
-        "tx_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns})
-    AS t(lane, submitter, tx_id, from_state, from_seq, tells, state, sub_state, seq, nonce, tx_hash, mined_hash, mined_as,
-         block_number, block_hash, status, gas_used, price, contract_address, mined_at, failure_code,
-         failure_reason, wait_reason, bound_at, ended_at)
-  WHERE (SELECT map FROM ok)[t.lane]
-), tx_out AS (
+    let queued = |state: TxState| state == TxState::Queued;
+    let leave = writes.iter().any(|(_, _, write)| queued(write.from()) && !queued(write.facts().state));
+    let join = writes.iter().any(|(_, _, write)| !queued(write.from()) && queued(write.facts().state));
+    let rows = writes.iter().map(|(lane, submitter, write)| InTx::of(*lane, submitter, write)).collect();
+    let rows = binder.add::<InTx>(rows, "tx_write");
+    let planned = planned(binder, batch, |change| &change.writes().txs);
+    let mut ctes = format!(
+        "tx_out AS (
   UPDATE managed_tx m SET state = t.state, sub_state = t.sub_state, seq = t.seq, nonce = t.nonce,
-    queue_ord = CASE WHEN t.state = 'QUEUED' THEN m.ord END, tx_hash = t.tx_hash, mined_hash = t.mined_hash,
-    mined_as = t.mined_as, block_number = t.block_number, block_hash = t.block_hash, status = t.status,
-    gas_used = t.gas_used, effective_gas_price = t.price::numeric, contract_address = t.contract_address,
-    mined_at = t.mined_at, failure_code = t.failure_code, failure_reason = t.failure_reason,
-    wait_reason = t.wait_reason::json, bound_at = t.bound_at, ended_at = t.ended_at,
+    tx_hash = t.tx_hash, mined_hash = t.mined_hash, mined_as = t.mined_as, block_number = t.block_number,
+    block_hash = t.block_hash, status = t.status, gas_used = t.gas_used, effective_gas_price = t.price::numeric,
+    contract_address = t.contract_address, mined_at = t.mined_at, failure_code = t.failure_code,
+    failure_reason = t.failure_reason, wait_reason = t.wait_reason, bound_at = t.bound_at, ended_at = t.ended_at,
     updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
-    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
-  FROM tx_in t WHERE m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE AND m.state = t.from_state
-    AND m.seq = t.from_seq RETURNING 1
+    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane:t.lane] ELSE m.event_rows END
+  FROM unnest({rows}) t
+  WHERE (SELECT map FROM ok)[t.lane] AND m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE
+    AND m.state = t.from_state AND m.seq = t.from_seq
+  RETURNING m.submitter, m.ord, m.tx_id, t.from_state, t.state
 )"
     );
-    Some(Block { what: "transactions", ctes, touched: "tx_out", planned: "tx_in" })
+    if leave {
+        ctes.push_str(
+            ", left_queue AS (
+  DELETE FROM tx_queue q USING tx_out o
+  WHERE o.from_state = 'QUEUED' AND o.state <> 'QUEUED' AND q.submitter = o.submitter AND q.ord = o.ord
+)",
+        );
+    }
+    if join {
+        ctes.push_str(
+            ", joined_queue AS (
+  INSERT INTO tx_queue (submitter, ord, tx_id)
+  SELECT submitter, ord, tx_id FROM tx_out WHERE from_state <> 'QUEUED' AND state = 'QUEUED'
+)",
+        );
+    }
+    Some(Block { what: "transactions", ctes, touched: "tx_out", planned })
 }
 
 fn attempts(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
@@ -219,31 +216,18 @@ fn attempts(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     if rows.is_empty() {
         return None;
     }
-    let columns = columns!(
-        binder, rows,
-        "bigint": |r| r.0,
-        "text": |r| r.1.to_owned(),
-        "bigint": |r| signed(r.2.nonce.0),
-        "int": |r| i32::try_from(r.2.n).unwrap_or(i32::MAX),
-        "uuid": |r| r.2.tx_id.map(|tx_id| tx_id.0),
-        "text": |r| r.2.kind.name(),
-        "text": |r| r.2.route.name(),
-        "bytea": |r| r.2.hash.to_vec(),
-        "bytea": |r| r.2.raw.to_vec(),
-        "text": |r| to_json(&r.2.fees),
-        "timestamptz": |r| at(r.2.next_send_at.as_micros()),
-    );
+    let rows =
+        rows.iter().map(|(lane, submitter, attempt)| InAttempt::of(*lane, submitter, attempt)).collect();
+    let rows = binder.add::<InAttempt>(rows, "attempt_write");
+    let planned = planned(binder, batch, |change| &change.writes().attempts);
     let ctes = format!(
-        "attempt_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns})
-    AS a(lane, submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
-  WHERE (SELECT map FROM ok)[a.lane]
-), attempt_out AS (
+        "attempt_out AS (
   INSERT INTO tx_attempt (submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
-  SELECT submitter, nonce, n, tx_id, kind, route, hash, raw, fees::json, next_send_at FROM attempt_in RETURNING 1
+  SELECT submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at FROM unnest({rows}) a
+  WHERE (SELECT map FROM ok)[a.lane] RETURNING 1
 )"
     );
-    Some(Block { what: "attempts", ctes, touched: "attempt_out", planned: "attempt_in" })
+    Some(Block { what: "attempts", ctes, touched: "attempt_out", planned })
 }
 
 fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
@@ -262,7 +246,12 @@ fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   DELETE FROM tx_attempt a USING unbound_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce RETURNING a.n
 ), unbound_out AS (SELECT FROM unbound_all WHERE n = 0)"
     );
-    Some(Block { what: "unbound slots", ctes, touched: "unbound_out", planned: "unbound_in" })
+    Some(Block {
+        what: "unbound slots",
+        ctes,
+        touched: "unbound_out",
+        planned: "(SELECT count(*) FROM unbound_in)".to_owned(),
+    })
 }
 
 /// Claims and refusals concern the same rows, and a row can be updated once per statement: merged.
@@ -316,7 +305,12 @@ fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   FROM note_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce AND a.n = b.n RETURNING 1
 )"
     );
-    Some(Block { what: "notes on attempts", ctes, touched: "note_out", planned: "note_in" })
+    Some(Block {
+        what: "notes on attempts",
+        ctes,
+        touched: "note_out",
+        planned: "(SELECT count(*) FROM note_in)".to_owned(),
+    })
 }
 
 /// Reserve, recycle, foreign: rows that appear. The conflict's WHERE repeats `AllocationWrite::apply`.
@@ -388,7 +382,12 @@ fn allocations(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   RETURNING 1
 )"
     );
-    Some(Block { what: "allocations", ctes, touched: "allocation_out", planned: "allocation_in" })
+    Some(Block {
+        what: "allocations",
+        ctes,
+        touched: "allocation_out",
+        planned: "(SELECT count(*) FROM allocation_in)".to_owned(),
+    })
 }
 
 fn nonces_of<'a>(
@@ -419,7 +418,12 @@ fn lapses(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     AND x.status = 'RESERVED' AND x.locked_until <= gapless_now() RETURNING 1
 )"
     );
-    Some(Block { what: "lapsed reservations", ctes, touched: "lapse_out", planned: "lapse_in" })
+    Some(Block {
+        what: "lapsed reservations",
+        ctes,
+        touched: "lapse_out",
+        planned: "(SELECT count(*) FROM lapse_in)".to_owned(),
+    })
 }
 
 fn settled(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
@@ -439,7 +443,12 @@ fn settled(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   WHERE x.submitter = b.submitter AND x.nonce = b.nonce RETURNING 1
 )"
     );
-    Some(Block { what: "settled slots", ctes, touched: "settle_out", planned: "settle_in" })
+    Some(Block {
+        what: "settled slots",
+        ctes,
+        touched: "settle_out",
+        planned: "(SELECT count(*) FROM settle_in)".to_owned(),
+    })
 }
 
 fn commands(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
@@ -463,5 +472,10 @@ fn commands(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   FROM command_in b WHERE c.id = b.id AND (c.submitter = b.submitter) IS TRUE AND c.done_at IS NULL RETURNING 1
 )"
     );
-    Some(Block { what: "commands", ctes, touched: "command_out", planned: "command_in" })
+    Some(Block {
+        what: "commands",
+        ctes,
+        touched: "command_out",
+        planned: "(SELECT count(*) FROM command_in)".to_owned(),
+    })
 }
