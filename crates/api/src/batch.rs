@@ -1,13 +1,11 @@
-//! Many requests in one call: each is accepted or refused by itself, and answered in its place.
-
-use std::collections::BTreeMap;
+//! Many requests in one call: read one by one, accepted together, and each answered in its place.
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use futures::future::join_all;
 use gapless_core::limits::MAX_ACCEPT_BATCH;
+use gapless_engine::handle::Submitted;
 use gapless_engine::view::TxView;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,6 +39,18 @@ enum Answer {
     Refused(Box<Problem>),
 }
 
+impl From<Problem> for Answer {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(Box::new(problem))
+    }
+}
+
+impl From<Submitted> for Answer {
+    fn from(Submitted { new, view }: Submitted) -> Self {
+        Self::Accepted { status: if new { 202 } else { 200 }, view: Box::new(view) }
+    }
+}
+
 /// `POST /tx/batch`
 pub(crate) async fn submit(
     State(state): State<ApiState>,
@@ -58,41 +68,36 @@ pub(crate) async fn submit(
         return Err(Problem::invalid(detail));
     }
     let mut answers: Vec<Option<Answer>> = items.iter().map(|_| None).collect();
-    // Items of one submitter go one after the other, so that they are accepted in the order they were written.
-    let mut lanes: BTreeMap<String, Vec<(usize, TxBody)>> = BTreeMap::new();
+    let (mut places, mut requests) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (place, raw) in items.iter().enumerate() {
-        match read_item(place, raw, state.limits.single) {
-            Ok(item) => lanes.entry(item.submitter.to_lowercase()).or_default().push((place, item)),
-            Err(problem) => answers[place] = Some(Answer::Refused(Box::new(problem))),
+        match read_item(&state, &caller, place, raw).await {
+            Ok(request) => {
+                places.push(place);
+                requests.push(request);
+            }
+            Err(problem) => answers[place] = Some(problem.into()),
         }
     }
-    let lanes = lanes.into_values().map(|items| accept_lane(&state, &caller, items));
-    for (place, answer) in join_all(lanes).await.into_iter().flatten() {
-        answers[place] = Some(answer);
+    for (place, answer) in places.into_iter().zip(state.handle.submit_many(requests).await) {
+        answers[place] = Some(match answer {
+            Ok(submitted) => submitted.into(),
+            Err(refusal) => Problem::from(refusal).on_write().into(),
+        });
     }
     Ok(Json(Answers { items: answers.into_iter().flatten().collect() }))
 }
 
-fn read_item(place: usize, raw: &RawValue, limit: usize) -> Result<TxBody, Problem> {
-    let text = raw.get().as_bytes();
+async fn read_item(
+    state: &ApiState,
+    caller: &Caller,
+    place: usize,
+    raw: &RawValue,
+) -> Result<gapless_engine::handle::Request, Problem> {
+    let (text, limit) = (raw.get().as_bytes(), state.limits.single);
     if text.len() > limit {
         let detail = format!("items[{place}] is longer than {limit} bytes");
         return Err(Problem::new(Code::PayloadTooLarge, detail));
     }
-    body::decode(text, &format!("items[{place}]"))
-}
-
-async fn accept_lane(state: &ApiState, caller: &Caller, items: Vec<(usize, TxBody)>) -> Vec<(usize, Answer)> {
-    let mut answers = Vec::with_capacity(items.len());
-    for (place, item) in items {
-        let answer = match tx::accept(state, caller, item, None).await {
-            Ok(accepted) => {
-                let status = if accepted.new { 202 } else { 200 };
-                Answer::Accepted { status, view: Box::new(accepted.view) }
-            }
-            Err(problem) => Answer::Refused(Box::new(problem)),
-        };
-        answers.push((place, answer));
-    }
-    answers
+    let item: TxBody = body::decode(text, &format!("items[{place}]"))?;
+    tx::request(state, caller, item, None).await
 }

@@ -11,6 +11,7 @@ pub mod duration;
 mod events;
 mod health;
 mod near;
+mod pages;
 mod parse;
 pub mod problem;
 mod query;
@@ -98,6 +99,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route("/docs/errors/{code}", get(pages::error))
         .fallback(|| async { Problem::new(Code::NotFound, "there is nothing at this address") })
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this address does not answer that method")

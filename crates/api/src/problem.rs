@@ -43,6 +43,18 @@ macro_rules! codes {
             pub const fn retryable(self) -> bool {
                 match self { $(Self::$variant => $retryable),+ }
             }
+
+            /// The page that `type` points at. A code without one does not compile.
+            #[must_use]
+            pub const fn page(self) -> &'static str {
+                match self { $(Self::$variant => include_str!(concat!("../../../docs/errors/", $name, ".md"))),+ }
+            }
+
+            /// The code of this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.name() == name)
+            }
         }
     };
 }
@@ -66,6 +78,8 @@ codes! {
     SubmitterProtected = "submitter-protected", CONFLICT, "The submitter is protected", false;
     /// An operator paused it.
     SubmitterPaused = "submitter-paused", CONFLICT, "The submitter is paused", true;
+    /// Another node leads the submitter.
+    NotLeader = "not-leader", CONFLICT, "Another node leads the submitter", true;
     /// Another nonce is meant.
     NonceMismatch = "nonce-mismatch", CONFLICT, "The nonce is not the expected one", false;
     /// Nothing to acknowledge.
@@ -78,6 +92,8 @@ codes! {
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The content type is not supported", false;
     /// The id belongs to another request.
     RequestMismatch = "request-mismatch", UNPROCESSABLE_ENTITY, "The requestId belongs to another request", false;
+    /// Too much waits already.
+    QueueFull = "queue-full", TOO_MANY_REQUESTS, "The submitter's queue is full", true;
     /// Something is stored that cannot be read.
     StoreCorrupt = "store-corrupt", INTERNAL_SERVER_ERROR, "The store holds something unreadable", false;
     /// The store has trouble.
@@ -138,11 +154,22 @@ impl Problem {
         self.kind
     }
 
-    /// The same, said to somebody who wanted to write: nobody knows whether that happened.
+    /// The same, said to somebody who wanted a transaction: nobody knows whether it was accepted.
     #[must_use]
-    pub fn on_write(mut self) -> Self {
+    pub fn on_write(self) -> Self {
+        self.in_doubt("repeat the call with the same requestId, it is accepted at most once")
+    }
+
+    /// The same, said to somebody who wanted a change that happens once however often it is asked for.
+    #[must_use]
+    pub fn on_command(self) -> Self {
+        self.in_doubt("repeat the call, that does no harm")
+    }
+
+    fn in_doubt(mut self, advice: &str) -> Self {
         if self.kind == Code::StoreUnavailable {
-            self.detail.push_str("; the outcome is unknown: repeat the call with the same requestId, it is accepted at most once");
+            self.detail.push_str("; the outcome is unknown: ");
+            self.detail.push_str(advice);
         }
         self
     }
@@ -168,6 +195,10 @@ impl From<Refusal> for Problem {
             }
             Refusal::Protected => Self::new(Code::SubmitterProtected, detail),
             Refusal::Paused => Self::new(Code::SubmitterPaused, detail),
+            Refusal::NotLeader { owner } => {
+                Self::new(Code::NotLeader, detail).with("ownerNode", json!(owner))
+            }
+            Refusal::QueueFull { limit } => Self::new(Code::QueueFull, detail).with("limit", json!(limit)),
             Refusal::Store(error) => Self::from(error),
         }
     }
@@ -195,7 +226,7 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
         }
         if status == StatusCode::UNAUTHORIZED {

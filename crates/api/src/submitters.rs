@@ -62,7 +62,7 @@ pub(crate) async fn register(
     let id: SubmitterId =
         submitter.parse().map_err(|error| Problem::invalid(format!("submitter: {error}")))?;
     caller.about(&id)?;
-    let registered = state.handle.register(&id).await?;
+    let registered = state.handle.register(&id).await.map_err(|error| Problem::from(error).on_command())?;
     let view = Json(state.handle.submitter(&id).await?);
     Ok(match registered {
         Registered::New => {
@@ -143,7 +143,8 @@ async fn plain(state: &ApiState, id: &str, headers: &HeaderMap, body: Body, verb
 }
 
 async fn command(state: &ApiState, caller: &Caller, id: &SubmitterId, verb: Verb, args: Value) -> Answer {
-    let command_id = state.handle.command(id, None, verb, args, caller.name()).await?;
+    let sent = state.handle.command(id, None, verb, args, caller.name()).await;
+    let command_id = sent.map_err(|refusal| Problem::from(refusal).on_command())?;
     Ok((StatusCode::ACCEPTED, Json(Commanded { command_id, submitter: id.clone(), command: verb })))
 }
 

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use gapless_core::ids::{RequestId, Seq};
 use gapless_core::ports::store::TxFilter;
 use gapless_engine::handle::{Request, Submitted};
-use gapless_engine::names;
 use gapless_engine::view::TxView;
 use serde::Serialize;
 
@@ -31,13 +30,13 @@ pub(crate) struct Page<T> {
 /// Longest wait for a change; whoever wants more asks again.
 const MOST_WAIT: Duration = Duration::from_secs(60);
 
-/// Accepts one request of a caller.
-pub(crate) async fn accept(
+/// Reads one request of a caller.
+pub(crate) async fn request(
     state: &ApiState,
     caller: &Caller,
     body: TxBody,
     alias: Option<&str>,
-) -> Result<Submitted, Problem> {
+) -> Result<Request, Problem> {
     let parts = body.into_parts()?;
     let request_id = match (parts.request_id.as_deref(), alias) {
         (Some(given), Some(alias)) if given != alias => {
@@ -53,14 +52,9 @@ pub(crate) async fn accept(
         }
     };
     let request_id = RequestId::parse(request_id).map_err(|error| Problem::invalid(error.to_string()))?;
-    let submitter = resolve::submitter(&state.handle, &parts.submitter).await?;
+    let submitter = resolve::submitter(&state.handle, &parts.submitter).await.map_err(Problem::on_write)?;
     caller.about(&submitter)?;
-    let request = Request { submitter, request_id, intent: parts.intent, metadata: parts.metadata };
-    let began = state.clock.tick();
-    let submitted =
-        state.handle.submit(request).await.map_err(|refusal| Problem::from(refusal).on_write())?;
-    metrics::histogram!(names::ACCEPT_SECONDS).record(state.clock.tick().since(began).as_secs_f64());
-    Ok(submitted)
+    Ok(Request { submitter, request_id, intent: parts.intent, metadata: parts.metadata })
 }
 
 /// The request id in the header.
@@ -78,8 +72,9 @@ pub(crate) async fn submit(
 ) -> Result<Response, Problem> {
     let caller = state.caller(&headers, KeyScope::Submit)?;
     let bytes = body::read(&headers, body, state.limits.single).await?;
-    let Submitted { new, view } =
-        accept(&state, &caller, body::decode(&bytes, "")?, alias(&headers)?).await?;
+    let request = request(&state, &caller, body::decode(&bytes, "")?, alias(&headers)?).await?;
+    let submitted = state.handle.submit(request).await;
+    let Submitted { new, view } = submitted.map_err(|refusal| Problem::from(refusal).on_write())?;
     Ok(if new {
         let location = format!("/api/v1/tx/{}", view.tx_id);
         (StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response()

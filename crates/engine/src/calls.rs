@@ -6,7 +6,9 @@ use alloy_primitives::B256;
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
+use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
+use metrics::Gauge;
 use tokio_util::task::TaskTracker;
 
 use crate::batcher::Batcher;
@@ -20,21 +22,36 @@ const BATCH: usize = 100;
 pub struct Calls {
     sends: Batcher<StoredAttempt, SendOutcome>,
     receipts: Batcher<B256, ChainResult<Option<Receipt>>>,
+    backlog: Gauge,
+}
+
+/// One look-up that waits for its answer, however it ends.
+struct Waiting<'a>(&'a Gauge);
+
+impl<'a> Waiting<'a> {
+    fn on(backlog: &'a Gauge) -> Self {
+        backlog.increment(1.0);
+        Self(backlog)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
 }
 
 impl Calls {
     /// Starts the two services on the tracker; they end with the last handle.
     #[must_use]
-    pub fn start(chain: &Arc<dyn Chain>, tasks: &TaskTracker) -> Self {
+    pub fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &TaskTracker) -> Self {
         let (sends, send_service) = Batcher::new(BATCH);
         let sender = chain.clone();
         tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {
             let chain = sender.clone();
             Box::pin(async move {
                 let outcomes = chain.send(&attempts.iter().collect::<Vec<_>>()).await;
-                for outcome in &outcomes {
-                    metrics::counter!(names::TX_SUBMIT, "result" => outcome.code()).increment(1);
-                }
+                outcomes.iter().for_each(count);
                 outcomes
             })
         }));
@@ -44,7 +61,8 @@ impl Calls {
             let chain = reader.clone();
             Box::pin(async move { read_receipts(chain.as_ref(), &hashes).await })
         }));
-        Self { sends, receipts }
+        let backlog = metrics::gauge!(names::RECEIPT_BACKLOG, "chain" => id.to_string());
+        Self { sends, receipts, backlog }
     }
 
     /// Broadcasts stored bytes.
@@ -54,8 +72,18 @@ impl Calls {
 
     /// A receipt; `None` is *not found*.
     pub async fn receipt(&self, hash: B256) -> ChainResult<Option<Receipt>> {
+        let _waiting = Waiting::on(&self.backlog);
         let stopped = || ChainError::Unavailable(NodeText::new("this node is stopping"));
         self.receipts.ask(hash).await.unwrap_or_else(|| Err(stopped()))
+    }
+}
+
+fn count(outcome: &SendOutcome) {
+    metrics::counter!(names::TX_SUBMIT, "result" => outcome.code()).increment(1);
+    match outcome {
+        SendOutcome::NonceGap => metrics::counter!(names::NONCE_GAP).increment(1),
+        SendOutcome::Unknown(_) => metrics::counter!(names::UNKNOWN_NODE_ERROR).increment(1),
+        _ => {}
     }
 }
 

@@ -12,7 +12,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::balances::Balances;
 use crate::calls::Calls;
+use crate::depth::Depths;
+use crate::gate::{AcceptRules, Gate};
 use crate::handle::Handle;
 use crate::heads::{Heads, Tracker};
 use crate::intake::Intake;
@@ -83,6 +86,16 @@ impl Engine {
         }
         let (intake, intake_service) = Intake::new();
         let (work_sender, work) = mpsc::channel(WORK);
+        let gate = Gate {
+            store: store.clone(),
+            owner: options.owner.clone(),
+            terms: options.terms,
+            registry: registry.clone(),
+            work: work_sender.clone(),
+            rules: AcceptRules::default(),
+            depths: Arc::new(Depths::new(clock.clone())),
+            stopping: Arc::default(),
+        };
         let handle = Handle {
             store: store.clone(),
             clock: clock.clone(),
@@ -90,6 +103,8 @@ impl Engine {
             work: work_sender,
             registry: registry.clone(),
             heads: Arc::new(heads),
+            gate,
+            balances: Arc::new(Balances::new(clock.clone(), registry.clone())),
         };
         let parts = Parts { trackers, intake: intake_service, work };
         Ok((Self { options, store, clock, registry, handle: handle.clone(), parts }, handle))
@@ -99,6 +114,7 @@ impl Engine {
     pub async fn run(self, stop: CancellationToken) {
         let Self { options, store, clock, registry, handle, parts } = self;
         let (tasks, background) = (TaskTracker::new(), CancellationToken::new());
+        let _ = handle.gate.stopping.set(stop.clone());
         for tracker in parts.trackers {
             tasks.spawn(tracker.run(background.clone()));
         }
@@ -110,7 +126,7 @@ impl Engine {
         let mut chains = HashMap::new();
         for (id, chain) in registry.chains() {
             let Some(heads) = handle.heads.get(&id).cloned() else { continue };
-            let calls = Calls::start(&chain, &tasks);
+            let calls = Calls::start(&id, &chain, &tasks);
             chains.insert(id, ChainTools { chain, calls, heads });
         }
         let tools = Tools {

@@ -5,24 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gapless_core::command::{CommandReceipt, NewCommand, Verb};
-use gapless_core::condition::Condition;
 use gapless_core::event::{Event, EventCursor, EventPage};
 use gapless_core::ids::{CommandId, IdError, RequestId, Scope, Seq, TxId};
-use gapless_core::intent::{Intent, IntentError};
+use gapless_core::intent::IntentError;
 use gapless_core::ports::chain::EndpointStatus;
 use gapless_core::ports::clock::Clock;
-use gapless_core::ports::store::{Registered, Store, StoreError, StoreResult, SubmitterInfo, TxFilter};
-use gapless_core::record::{Accepted, Metadata, NewTx, TxRecord};
+use gapless_core::ports::store::{Registered, Store, StoreError, StoreResult, TxFilter};
+use gapless_core::record::TxRecord;
 use gapless_core::submitter::{ChainId, SubmitterId};
 use gapless_core::text::NodeText;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
+use crate::balances::Balances;
+use crate::gate::{AcceptRules, Gate};
 use crate::heads::Heads;
 use crate::intake::Intake;
 use crate::registry::Registry;
-use crate::view::{SubmitterView, TxView};
+use crate::view::TxView;
+
+pub use crate::submit::{Request, Submitted};
 
 /// Why a request was not accepted, or a question not answered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,6 +51,18 @@ pub enum Refusal {
     /// An operator paused it.
     #[error("the submitter is paused")]
     Paused,
+    /// Too much waits already.
+    #[error("{limit} requests of this submitter wait already")]
+    QueueFull {
+        /// How many may.
+        limit: u64,
+    },
+    /// Another node leads this submitter.
+    #[error("{}", leader(.owner.as_deref()))]
+    NotLeader {
+        /// Which, if anybody knows.
+        owner: Option<String>,
+    },
     /// This item cannot be stored.
     #[error("the request cannot be stored: {0}")]
     Poison(NodeText),
@@ -68,32 +83,35 @@ impl Refusal {
             Self::Mismatch(_) => "request-mismatch",
             Self::Protected => "submitter-protected",
             Self::Paused => "submitter-paused",
+            Self::QueueFull { .. } => "queue-full",
+            Self::NotLeader { .. } => "not-leader",
             Self::Poison(_) => "invalid-request",
             Self::Store(error) => error.code(),
         }
     }
+
+    /// What the metrics call it.
+    pub(crate) const fn result(&self) -> &'static str {
+        match self {
+            Self::Intent(_) | Self::Id(_) => "invalid",
+            Self::UnknownSubmitter => "unknown_submitter",
+            Self::UnknownTransaction => "unknown_transaction",
+            Self::Mismatch(_) => "mismatch",
+            Self::Protected => "protected",
+            Self::Paused => "paused",
+            Self::QueueFull { .. } => "queue_full",
+            Self::NotLeader { .. } => "not_leader",
+            Self::Poison(_) => "poison",
+            Self::Store(_) => "error",
+        }
+    }
 }
 
-/// A request before it is checked.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The account.
-    pub submitter: SubmitterId,
-    /// The caller's name for it.
-    pub request_id: RequestId,
-    /// What and how.
-    pub intent: Intent,
-    /// The caller's notes.
-    pub metadata: Option<Metadata>,
-}
-
-/// An accepted request.
-#[derive(Debug, Clone)]
-pub struct Submitted {
-    /// Whether it is new (202) or known (200).
-    pub new: bool,
-    /// Its view.
-    pub view: TxView,
+fn leader(owner: Option<&str>) -> String {
+    match owner {
+        Some(owner) => format!("node {owner} leads this submitter; send the request there"),
+        None => "this node does not lead the submitter and cannot".to_owned(),
+    }
 }
 
 /// How long `wait` sleeps between looks: changes on other nodes are not signalled here.
@@ -108,9 +126,18 @@ pub struct Handle {
     pub(crate) work: mpsc::Sender<SubmitterId>,
     pub(crate) registry: Registry,
     pub(crate) heads: Arc<HashMap<ChainId, Heads>>,
+    pub(crate) gate: Gate,
+    pub(crate) balances: Arc<Balances>,
 }
 
 impl Handle {
+    /// The same handle under other rules of accepting.
+    #[must_use]
+    pub fn accepting(mut self, rules: AcceptRules) -> Self {
+        self.gate.rules = rules;
+        self
+    }
+
     /// The store's port, for reads that need no interpretation.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -121,46 +148,6 @@ impl Handle {
     #[must_use]
     pub const fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// Accepts a request: idempotent, any node.
-    pub async fn submit(&self, request: Request) -> Result<Submitted, Refusal> {
-        let Request { submitter, request_id, intent, metadata } = request;
-        let scope = Scope::from(&submitter);
-        let tx_id = TxId(self.clock.draw());
-        let item = NewTx::new(tx_id, scope, submitter, request_id, intent, metadata)?;
-        if let Some(refusal) = self.gate(&item).await? {
-            // A repeat of an accepted request is answered before any other refusal.
-            let known = self.store.tx_by_request(&item.scope, &item.request_id).await?;
-            return match known {
-                Some(known) if known.request.digest == item.digest => {
-                    Ok(Submitted { new: false, view: self.view(&known) })
-                }
-                Some(known) => Err(Refusal::Mismatch(known.tx_id())),
-                None => Err(refusal),
-            };
-        }
-        match self.intake.accept(item).await? {
-            Accepted::New { .. } => {
-                let record = self.store.tx(tx_id).await?.ok_or(Refusal::UnknownTransaction)?;
-                Ok(Submitted { new: true, view: self.view(&record) })
-            }
-            Accepted::Known(known) => Ok(Submitted { new: false, view: self.view(&known) }),
-            Accepted::Mismatch { tx_id } => Err(Refusal::Mismatch(tx_id)),
-            Accepted::UnknownSubmitter => Err(Refusal::UnknownSubmitter),
-            Accepted::Poison { reason } => Err(Refusal::Poison(reason)),
-        }
-    }
-
-    /// Whether new requests of a submitter are turned away.
-    async fn gate(&self, item: &NewTx) -> Result<Option<Refusal>, Refusal> {
-        let info = self.store.submitter(&item.submitter).await?;
-        Ok(match info.map(|info| info.cursor.cursor.conditions.gravest()) {
-            None => Some(Refusal::UnknownSubmitter),
-            Some(Condition::Protect) => Some(Refusal::Protected),
-            Some(Condition::Paused) => Some(Refusal::Paused),
-            Some(_) => None,
-        })
     }
 
     /// The view of a record.
@@ -224,27 +211,6 @@ impl Handle {
     /// The stream of events.
     pub async fn events(&self, cursor: Option<EventCursor>, limit: usize) -> Result<EventPage, Refusal> {
         Ok(self.store.events_after(cursor, limit).await?)
-    }
-
-    fn submitter_view(&self, info: &SubmitterInfo) -> SubmitterView {
-        let rules = self.registry.submitter(&info.submitter).map(|s| s.settings.rules);
-        SubmitterView::of(info, rules.map_or("strict", |rules| rules.mode.name()))
-    }
-
-    /// Submitters by name.
-    pub async fn submitters(
-        &self,
-        after: Option<&SubmitterId>,
-        limit: usize,
-    ) -> Result<Vec<SubmitterView>, Refusal> {
-        let found = self.store.submitters(after, limit).await?;
-        Ok(found.iter().map(|info| self.submitter_view(info)).collect())
-    }
-
-    /// One submitter.
-    pub async fn submitter(&self, submitter: &SubmitterId) -> Result<SubmitterView, Refusal> {
-        let info = self.store.submitter(submitter).await?.ok_or(Refusal::UnknownSubmitter)?;
-        Ok(self.submitter_view(&info))
     }
 
     /// Makes a submitter known to the store.

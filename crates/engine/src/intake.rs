@@ -1,75 +1,141 @@
 //! Accepting with natural group commit: what arrives while one commit runs goes into the next.
+//!
+//! A caller's group is never torn apart: it is one part of one accept call. What was accepted is read back by a
+//! second service, many at once and while the next commit runs, because only the store knows the time it wrote down.
 
 use std::sync::Arc;
 
+use gapless_core::ids::{Order, TxId};
 use gapless_core::limits::MAX_ACCEPT_BATCH;
 use gapless_core::ports::store::{Store, StoreError, StoreResult};
-use gapless_core::record::{Accepted, NewTx};
+use gapless_core::record::{Accepted, NewTx, TxRecord};
 use gapless_core::submitter::SubmitterId;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::batcher::{Answerer, Batcher};
-use crate::names;
 use crate::points::{Point, Points};
+use crate::readback;
 
 type Answer = StoreResult<Accepted>;
+type Group = (Vec<NewTx>, OwnedSemaphorePermit);
+type Places = Vec<(TxId, Order)>;
+type Records = StoreResult<Vec<Option<TxRecord>>>;
+
+/// Items that may be with the store or wait for it: one call's worth each.
+const ROOM: usize = 2 * MAX_ACCEPT_BATCH;
 
 /// Takes requests.
 #[derive(Clone)]
-pub struct Intake(Batcher<NewTx, Answer>);
+pub struct Intake {
+    groups: Batcher<Group, Vec<Answer>>,
+    places: Batcher<Places, Records>,
+    room: Arc<Semaphore>,
+}
 
-/// The service behind it.
-pub struct IntakeService(Answerer<NewTx, Answer>);
+/// The services behind it.
+pub struct IntakeService {
+    groups: Answerer<Group, Vec<Answer>>,
+    places: Answerer<Places, Records>,
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable("this node is stopping".into())
+}
 
 impl Intake {
-    /// An intake and its service.
+    /// An intake and its services.
     #[must_use]
     pub fn new() -> (Self, IntakeService) {
-        let (batcher, answerer) = Batcher::new(MAX_ACCEPT_BATCH);
-        (Self(batcher), IntakeService(answerer))
+        let (groups, group_answers) = Batcher::new(MAX_ACCEPT_BATCH);
+        let (places, place_answers) = Batcher::new(MAX_ACCEPT_BATCH);
+        let room = Arc::new(Semaphore::new(ROOM));
+        (Self { groups, places, room }, IntakeService { groups: group_answers, places: place_answers })
     }
 
-    /// Accepts one request, together with whatever else waits.
-    pub async fn accept(&self, item: NewTx) -> Answer {
-        let stopped = || StoreError::Unavailable("this node is stopping".into());
-        self.0.ask(item).await.unwrap_or_else(|| Err(stopped()))
+    /// Accepts a group of requests in one call, in its order, together with whatever else waits. One answer each.
+    pub async fn accept(&self, items: Vec<NewTx>) -> Vec<Answer> {
+        let given = items.len();
+        if given > MAX_ACCEPT_BATCH {
+            let error = StoreError::TooMany { what: "accept", given, limit: MAX_ACCEPT_BATCH };
+            return vec![Err(error); given];
+        }
+        if items.is_empty() {
+            return Vec::new();
+        }
+        let taken = u32::try_from(given).unwrap_or(u32::MAX);
+        let Ok(permit) = self.room.clone().acquire_many_owned(taken).await else {
+            return vec![Err(stopped()); given];
+        };
+        self.groups.ask((items, permit)).await.unwrap_or_else(|| vec![Err(stopped()); given])
+    }
+
+    /// What was accepted, as it is stored by now.
+    pub async fn read_back(&self, places: Places) -> Records {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.places.ask(places).await.unwrap_or_else(|| Err(stopped()))
     }
 }
 
 impl IntakeService {
     /// Runs until every intake is dropped. `work` hears of submitters that have something new.
     pub async fn run(self, store: Arc<dyn Store>, work: mpsc::Sender<SubmitterId>, points: Points) {
-        self.0
-            .run(move |items| {
-                let (store, work, points) = (store.clone(), work.clone(), points.clone());
-                Box::pin(async move { accept(store.as_ref(), &work, &points, items).await })
+        let reader = store.clone();
+        let accepting = self.groups.run(move |groups| {
+            let (store, work, points) = (store.clone(), work.clone(), points.clone());
+            Box::pin(async move {
+                let mut answers = Vec::with_capacity(groups.len());
+                for call in calls(groups) {
+                    answers.extend(accept(store.as_ref(), &work, &points, call).await);
+                }
+                answers
             })
-            .await;
+        });
+        let reading = self.places.run(move |groups| {
+            let store = reader.clone();
+            Box::pin(async move { readback::read(store.as_ref(), groups).await })
+        });
+        tokio::join!(accepting, reading);
     }
+}
+
+/// Whole groups, put together into calls that the store takes.
+fn calls(groups: Vec<Group>) -> Vec<Vec<Group>> {
+    let mut calls: Vec<Vec<Group>> = Vec::new();
+    let mut filled = 0;
+    for group in groups {
+        let more = group.0.len();
+        match calls.last_mut() {
+            Some(call) if filled + more <= MAX_ACCEPT_BATCH => {
+                filled += more;
+                call.push(group);
+            }
+            _ => {
+                filled = more;
+                calls.push(vec![group]);
+            }
+        }
+    }
+    calls
 }
 
 async fn accept(
     store: &dyn Store,
     work: &mpsc::Sender<SubmitterId>,
     points: &Points,
-    items: Vec<NewTx>,
-) -> Vec<Answer> {
+    groups: Vec<Group>,
+) -> Vec<Vec<Answer>> {
+    let sizes: Vec<usize> = groups.iter().map(|(items, _)| items.len()).collect();
+    let (items, _permits): (Vec<Vec<NewTx>>, Vec<OwnedSemaphorePermit>) = groups.into_iter().unzip();
+    let items: Vec<NewTx> = items.into_iter().flatten().collect();
     let answers: Vec<Answer> = match store.accept(&items).await {
         Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error); items.len()],
     };
     let mut told = std::collections::BTreeSet::new();
     for (item, answer) in items.iter().zip(&answers) {
-        let result = match answer {
-            Ok(Accepted::New { .. }) => "new",
-            Ok(Accepted::Known(_)) => "known",
-            Ok(Accepted::Mismatch { .. }) => "mismatch",
-            Ok(Accepted::UnknownSubmitter) => "unknown_submitter",
-            Ok(Accepted::Poison { .. }) => "poison",
-            Err(_) => "error",
-        };
-        metrics::counter!(names::TX_CREATE, "result" => result).increment(1);
-        if result == "new" {
+        if matches!(answer, Ok(Accepted::New { .. })) {
             points.reach(Point::AfterAcceptCommit);
             if told.insert(&item.submitter) {
                 // A full channel means that the keeper is busy claiming; its sweep finds what is dropped here.
@@ -77,5 +143,33 @@ async fn accept(
             }
         }
     }
-    answers
+    let mut answers = answers.into_iter();
+    sizes.into_iter().map(|size| answers.by_ref().take(size).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gapless_core::ids::{RequestId, Scope};
+    use gapless_core::intent::Intent;
+
+    fn group(size: usize, room: &Arc<Semaphore>) -> Group {
+        let submitter: SubmitterId = "eip155:1:0x0000000000000000000000000000000000000001".parse().unwrap();
+        let (scope, id) = (Scope::from(&submitter), RequestId::parse("r").unwrap());
+        let mut intent = Intent::default();
+        intent.payload.to = Some(alloy_primitives::Address::ZERO);
+        let item = NewTx::new(TxId(uuid::Uuid::nil()), scope, submitter, id, intent, None).unwrap();
+        (vec![item; size], room.clone().try_acquire_owned().unwrap())
+    }
+
+    #[test]
+    fn groups_are_put_together_and_never_torn_apart() {
+        let room = Arc::new(Semaphore::new(ROOM));
+        let groups = [1, 999, 1, 600, 600, 1].map(|size| group(size, &room));
+        let sizes: Vec<Vec<usize>> = calls(groups.into())
+            .iter()
+            .map(|call| call.iter().map(|group| group.0.len()).collect())
+            .collect();
+        assert_eq!(sizes, [vec![1, 999], vec![1, 600], vec![600, 1]]);
+    }
 }

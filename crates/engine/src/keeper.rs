@@ -107,6 +107,9 @@ pub struct KeeperOptions {
     pub guard: bool,
 }
 
+/// Before a lease row that is being written is tried again.
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// Most lanes claimed in one sweep.
 const CLAIM: usize = 256;
 
@@ -199,11 +202,7 @@ impl Keeper {
         for (submitter, acquired) in wanted.into_iter().zip(acquired) {
             match acquired {
                 Acquired::Held { kind, grant } => {
-                    count(match kind {
-                        AcquireKind::Insert => "insert",
-                        AcquireKind::Renew => "renew",
-                        AcquireKind::Takeover => "takeover",
-                    });
+                    count_acquired(kind);
                     info!(submitter = %submitter, node_id = self.owner.node(), fencing_token = grant.token().0,
                         ?kind, "lane acquired");
                     // A lease that was still ours may have a ghost of ours behind it: take it up with a new token.
@@ -216,7 +215,7 @@ impl Keeper {
                     }
                 }
                 Acquired::NotOwner { .. } => {
-                    count("not_owner");
+                    count_not_owner();
                     elsewhere.push(submitter);
                 }
                 Acquired::Busy | Acquired::UnknownSubmitter => {}
@@ -264,10 +263,14 @@ impl Keeper {
                     match renewal {
                         // A lane may have raised its token meanwhile: never put an older grant in its place.
                         Renewal::Renewed(grant) if seat.lease.grant().token() == old.token() => {
+                            count_acquired(AcquireKind::Renew);
                             seat.lease.set(grant, sent_at);
                         }
                         Renewal::Renewed(_) => {}
-                        Renewal::Lost if seat.lease.grant().token() == old.token() => seat.stop.cancel(),
+                        Renewal::Lost if seat.lease.grant().token() == old.token() => {
+                            count_not_owner();
+                            seat.stop.cancel();
+                        }
                         Renewal::Lost => {}
                     }
                 }
@@ -293,6 +296,20 @@ impl Keeper {
             warn!(%error, "a lease was not given back; it will expire");
         }
     }
+}
+
+/// Counts a lease that was got.
+pub(crate) fn count_acquired(kind: AcquireKind) {
+    count(match kind {
+        AcquireKind::Insert => "insert",
+        AcquireKind::Renew => "renew",
+        AcquireKind::Takeover => "takeover",
+    });
+}
+
+/// Counts a lease that somebody else holds.
+pub(crate) fn count_not_owner() {
+    count("not_owner");
 }
 
 fn count(result: &'static str) {

@@ -7,9 +7,13 @@
 //! Everything comes in from outside: ports, clock, spawning (the caller's tokio runtime). There is no global state
 //! and no thread of our own, so a simulator can run the same code on paused time.
 
+mod balances;
 mod batcher;
 pub mod calls;
+pub mod census;
+mod depth;
 pub mod engine;
+mod gate;
 pub mod handle;
 pub mod heads;
 pub mod intake;
@@ -17,12 +21,16 @@ pub mod keeper;
 pub mod lane;
 pub mod names;
 pub mod points;
+mod readback;
 pub mod registry;
 pub mod settings;
+mod submit;
+pub mod submitters;
 pub mod view;
 pub mod writer;
 
 pub use engine::{Engine, EngineOptions};
+pub use gate::{AcceptMode, AcceptRules};
 pub use handle::{Handle, Refusal};
 pub use registry::{Registry, Submitter};
 pub use settings::{FeeCaps, LaneSettings};

@@ -53,6 +53,12 @@ impl Registry {
         chains.iter().map(|(id, chain)| (id.clone(), chain.clone())).collect()
     }
 
+    /// One chain.
+    #[must_use]
+    pub fn chain(&self, id: &ChainId) -> Option<Arc<dyn Chain>> {
+        self.chains.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(id).cloned()
+    }
+
     /// A submitter, if this process can reach its chain.
     #[must_use]
     pub fn submitter(&self, id: &SubmitterId) -> Option<Submitter> {

@@ -1,10 +1,11 @@
-//! What the outside sees of a transaction and a submitter, as the contract names it. The nonce is not in the plain view.
+//! What the outside sees of a transaction, as the contract names it. The nonce is not in the plain view.
+//! A submitter's view is in [`submitter`].
+
+mod submitter;
 
 use gapless_core::attempt::StoredAttempt;
-use gapless_core::condition::Condition;
 use gapless_core::fees::{Gas, GasPrice};
-use gapless_core::ids::{Nonce, RequestId, Seq, TxId};
-use gapless_core::ports::store::SubmitterInfo;
+use gapless_core::ids::{RequestId, Seq, TxId};
 use gapless_core::record::{Failure, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxState};
 use gapless_core::submitter::SubmitterId;
@@ -14,6 +15,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::heads::Ring;
+
+pub(crate) use submitter::Surroundings;
+pub use submitter::{ProtectView, SubmitterView};
 
 /// A receipt as shown.
 #[derive(Debug, Clone, Serialize)]
@@ -163,69 +167,6 @@ impl From<&StoredAttempt> for AttemptView {
             fees: attempt.fees,
             at: attempt.stored_at,
             outcome: attempt.refusal.clone(),
-        }
-    }
-}
-
-/// Foreign use as shown.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ProtectView {
-    nonce: Nonce,
-    hash: Option<alloy_primitives::B256>,
-    block_number: Gas,
-    block_hash: alloy_primitives::B256,
-}
-
-/// A submitter as shown.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SubmitterView {
-    /// Which.
-    pub submitter: SubmitterId,
-    /// Strict or pipelined.
-    pub mode: &'static str,
-    /// The gravest condition.
-    pub condition: Condition,
-    /// Why, in words.
-    pub reason: Option<String>,
-    /// Who runs it.
-    pub owner_node: Option<String>,
-    /// The next nonce to bind.
-    pub next_nonce: Option<Nonce>,
-    /// Used in a canonical block.
-    pub consumed: Option<Nonce>,
-    /// And deep enough.
-    pub resolved: Option<Nonce>,
-    /// Bound and not consumed.
-    pub open: u64,
-    /// Foreign use.
-    pub protect: Option<ProtectView>,
-}
-
-impl SubmitterView {
-    /// The view of a submitter.
-    #[must_use]
-    pub fn of(info: &SubmitterInfo, mode: &'static str) -> Self {
-        let conditions = &info.cursor.cursor.conditions;
-        let run = info.cursor.cursor.run;
-        let reason = conditions.forbids_binding().and_then(|reason| serde_json::to_string(&reason).ok());
-        Self {
-            submitter: info.submitter.clone(),
-            mode,
-            condition: conditions.gravest(),
-            reason,
-            owner_node: info.lease.as_ref().map(|lease| lease.owner.node().to_owned()),
-            next_nonce: run.map(|run| run.next),
-            consumed: run.map(|run| run.consumed),
-            resolved: run.map(|run| run.resolved),
-            open: run.map_or(0, |run| run.open()),
-            protect: conditions.protect.as_ref().map(|protect| ProtectView {
-                nonce: protect.nonce,
-                hash: protect.exhibit.hash,
-                block_number: Gas(protect.exhibit.block_number),
-                block_hash: protect.exhibit.block_hash,
-            }),
         }
     }
 }

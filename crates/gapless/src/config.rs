@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-pub(crate) use file::{ApiKeyConfig, ChainConfig, Config, LogFormat, SignerConfig, SubmitterConfig};
+pub(crate) use file::{Accept, ApiKeyConfig, ChainConfig, Config, LogFormat, SignerConfig, SubmitterConfig};
 pub(crate) use settings::lane_settings;
 
 /// What is read when no file is named.

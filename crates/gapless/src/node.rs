@@ -9,7 +9,8 @@ use gapless_api::{ApiState, BodyLimits, router};
 use gapless_core::lease::{LeaseTerms, Owner};
 use gapless_core::limits::MAX_NODE_ID_BYTES;
 use gapless_core::ports::clock::Clock;
-use gapless_engine::{Engine, EngineOptions};
+use gapless_core::submitter::ChainId;
+use gapless_engine::{AcceptMode, AcceptRules, Engine, EngineOptions, census, names};
 use gapless_store::clock::SystemClock;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
@@ -17,13 +18,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::config::{Accept, Config};
 use crate::{points, wiring};
 
 /// How often to look for work that nobody does.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often to look at a chain's head.
 const POLL: Duration = Duration::from_millis(500);
+/// How often submitters and queues are counted for the metrics.
+const CENSUS: Duration = Duration::from_secs(15);
 /// How often the recorder tidies up.
 const UPKEEP: Duration = Duration::from_secs(5);
 /// Upper bounds of what histograms tell apart, in seconds.
@@ -59,9 +62,13 @@ impl Node {
             warn!("no API keys are configured: everybody on this machine may do everything");
         }
         say_idle(config);
+        let chains: Vec<ChainId> = registry.chains().into_iter().map(|(id, _)| id).collect();
+        names::register(&chains);
         let (engine, handle) = Engine::build(options, store, clock.clone(), registry).await?;
+        let handle = handle.accepting(accept_rules(config));
 
         let stopping = CancellationToken::new();
+        tokio::spawn(census::run(handle.clone(), CENSUS, stopping.clone()));
         tokio::spawn(upkeep(recorder.clone(), stopping.clone()));
         let state = ApiState {
             handle,
@@ -143,6 +150,14 @@ fn engine_options(config: &Config, clock: &dyn Clock) -> anyhow::Result<EngineOp
         guard: true,
         points: points::from_env()?,
     })
+}
+
+fn accept_rules(config: &Config) -> AcceptRules {
+    let mode = match config.api.accept {
+        Accept::Any => AcceptMode::Any,
+        Accept::Leader => AcceptMode::Leader,
+    };
+    AcceptRules { mode, queued_per_submitter: config.limits.queued_per_submitter }
 }
 
 /// The host's name and a random suffix.

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod accepting;
+mod leading;
+mod pages;
 mod refusals;
 mod routes;
 mod strangers;
+mod submitters;
 mod support;

@@ -234,6 +234,12 @@ async fn a_paused_submitter_takes_nothing_new_but_knows_what_it_has() {
     flag(&node, |conditions| conditions.paused = true).await;
     node.post("/api/v1/tx", transfer("after")).await.is_problem(409, "submitter-paused");
     assert_eq!(node.post("/api/v1/tx", transfer("before")).await.status, 200);
+    let items = json!({ "items": [transfer("after"), transfer("before")] });
+    let batch = node.post("/api/v1/tx/batch", items).await;
+    assert_eq!(
+        (&batch.body["items"][0]["code"], &batch.body["items"][1]["status"]),
+        (&json!("submitter-paused"), &json!(200))
+    );
 }
 
 #[tokio::test]
@@ -258,5 +264,10 @@ async fn a_write_without_an_answer_is_503_and_says_what_to_do() {
         (&answer.headers["retry-after"], &answer.body["retryable"]),
         (&"1".parse().unwrap(), &json!(true))
     );
+    let batch = node.post("/api/v1/tx/batch", json!({ "items": [transfer("a"), transfer("b")] })).await;
+    for item in batch.body["items"].as_array().unwrap() {
+        assert_eq!((&item["status"], &item["code"]), (&json!(503), &json!("store-unavailable")));
+        assert!(item["detail"].as_str().unwrap().contains("same requestId"), "{item}");
+    }
     assert!(node.get("/readyz").await.is_problem(503, "not-ready").contains("stopping"));
 }

@@ -13,7 +13,8 @@ use gapless_core::ports::clock::Clock;
 use gapless_core::ports::store::Store;
 use gapless_core::submitter::SubmitterId;
 use gapless_engine::points::Points;
-use gapless_engine::{Engine, EngineOptions, Handle, LaneSettings, Registry, Submitter};
+use gapless_engine::{AcceptRules, Engine, EngineOptions, Handle, LaneSettings, Registry, Submitter};
+use gapless_evm::{EvmChain, EvmOptions};
 use gapless_store::clock::SystemClock;
 use gapless_store::memory::MemoryStore;
 use http_body_util::BodyExt;
@@ -58,33 +59,57 @@ impl Drop for Node {
     }
 }
 
+/// What a node is made of, where it is not the usual.
+pub(crate) struct Make {
+    pub(crate) name: &'static str,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: Keys,
+    pub(crate) rules: AcceptRules,
+    /// With a chain that does not answer: enough to hold leases and to run lanes.
+    pub(crate) chain: bool,
+}
+
+impl Default for Make {
+    fn default() -> Self {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        Self { name: "a", store, keys: Keys::default(), rules: AcceptRules::default(), chain: false }
+    }
+}
+
 impl Node {
     pub(crate) async fn start() -> Self {
-        Self::with(Arc::new(MemoryStore::new(Arc::new(SystemClock))), Keys::default()).await
+        Self::made(Make::default()).await
     }
 
     /// A node whose engine is gone while its API still answers.
     pub(crate) async fn stopped() -> Self {
-        let (node, engine) =
-            Self::build(Arc::new(MemoryStore::new(Arc::new(SystemClock))), Keys::default()).await;
+        let (node, engine) = Self::build(Make::default()).await;
         drop(engine);
         node.stop.cancel();
         node
     }
 
     pub(crate) async fn with(store: Arc<dyn Store>, keys: Keys) -> Self {
-        let (node, engine) = Self::build(store, keys).await;
+        Self::made(Make { store, keys, ..Make::default() }).await
+    }
+
+    pub(crate) async fn made(make: Make) -> Self {
+        let (node, engine) = Self::build(make).await;
         tokio::spawn(engine.run(node.stop.clone()));
         node
     }
 
-    async fn build(store: Arc<dyn Store>, keys: Keys) -> (Self, Engine) {
+    async fn build(make: Make) -> (Self, Engine) {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new(LaneSettings::default());
         let id: SubmitterId = ACCOUNT.parse().unwrap();
+        if make.chain {
+            let nobody = EvmChain::new(&EvmOptions::new(31_337, ["http://127.0.0.1:1"])).unwrap();
+            registry.add_chain(id.chain(), Arc::new(nobody));
+        }
         registry.add_submitter(Submitter { id, settings: LaneSettings::default(), signer: None });
         let options = EngineOptions {
-            owner: Owner::new("a", clock.draw()).unwrap(),
+            owner: Owner::new(make.name, clock.draw()).unwrap(),
             terms: LeaseTerms::new(Duration::from_secs(3), Duration::from_millis(300)).unwrap(),
             renew: Duration::from_millis(800),
             sweep: Duration::from_millis(300),
@@ -93,12 +118,13 @@ impl Node {
             guard: true,
             points: Points::default(),
         };
-        let (engine, handle) = Engine::build(options, store, clock.clone(), registry).await.unwrap();
+        let (engine, handle) = Engine::build(options, make.store, clock.clone(), registry).await.unwrap();
+        let handle = handle.accepting(make.rules);
         let stop = CancellationToken::new();
         let state = ApiState {
             handle: handle.clone(),
             clock,
-            keys: Arc::new(keys),
+            keys: Arc::new(make.keys),
             metrics: Arc::new(|| "gapless_up 1\n".to_owned()),
             limits: BodyLimits::default(),
             stopping: stop.clone(),

@@ -230,6 +230,9 @@ pub trait Store: Send + Sync {
     /// The first unbound transactions of a lane, in order.
     async fn peek_queue(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<TxRecord>>;
 
+    /// How many unbound transactions each of these submitters has, in order; a stranger has none.
+    async fn queue_depths(&self, submitters: &[SubmitterId]) -> StoreResult<Vec<u64>>;
+
     /// Applies changes of many lanes; one verdict each, in order.
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>>;
 

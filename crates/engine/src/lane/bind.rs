@@ -17,6 +17,7 @@ use tracing::warn;
 
 use super::memory::{Memory, Prepared};
 use super::{Lane, Stop};
+use crate::names;
 use crate::points::Point;
 
 /// Heads kept in memory; more are peeked when these are used up.
@@ -150,6 +151,8 @@ impl Lane {
         self.commit(memory, draft).await?;
         self.tools.points.reach(Point::AfterBindCommit);
         self.broadcast(memory, nonce).await?;
+        let waited = self.database_time().since(tx.created_at);
+        metrics::histogram!(names::ACCEPTED_TO_SENT).record(waited.as_secs_f64());
         Ok(memory.queue.front().is_some_and(|tx| tx.facts.state == TxState::Queued))
     }
 

@@ -76,6 +76,7 @@ impl Lane {
             run.consumed = from;
         }
         self.commit(memory, draft).await?;
+        metrics::counter!(names::NEW_FORK).increment(1);
         memory.searched = None;
         memory.asked_at = None;
         let reopened: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
@@ -147,6 +148,7 @@ impl Lane {
                 if let Some(bound) = tx.facts.bound_at {
                     metrics::histogram!(names::SENT_TO_MINED).record(now.since(bound).as_secs_f64());
                 }
+                metrics::histogram!(names::ACCEPTED_TO_MINED).record(now.since(tx.created_at).as_secs_f64());
                 draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
             }
         }
@@ -270,6 +272,7 @@ fn end(
 
 /// A transaction whose nonce went to somebody else, for good: it needs another.
 fn requeue(tx: &gapless_core::record::TxRecord) -> Result<TxWrite, Stop> {
+    metrics::counter!(names::TX_REQUEUED, "reason" => "foreign_use").increment(1);
     let told = vec![Told::with(EventKind::TxRequeued, json!({"reason": "nonce used by somebody else"}))];
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::SlotLostDeep], told, |facts| {
         (facts.nonce, facts.tx_hash, facts.sub_state, facts.wait, facts.bound_at) =

@@ -1,6 +1,7 @@
 //! One endpoint: one HTTP client for the life of the process, its connections kept alive, and what is
 //! known of its health. A client per call costs more than everything else together.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -84,6 +85,14 @@ impl Http {
         } else {
             decoded.map_err(|_| bad_status(status, retry_after, &body))
         }
+    }
+}
+
+/// One exchange counts once under each method it carried; methods are words of this crate, so they are few.
+fn measure(calls: &[Call], took: Duration) {
+    let methods: BTreeSet<&'static str> = calls.iter().map(|call| call.method).collect();
+    for method in methods {
+        metrics::histogram!("gapless_rpc_seconds", "method" => method).record(took.as_secs_f64());
     }
 }
 
@@ -172,7 +181,9 @@ impl Endpoint {
 
     /// Asks, and remembers how it went.
     pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
+        let began = Instant::now();
         let result = self.http.exchange(calls).await;
+        measure(calls, began.elapsed());
         match &result {
             Ok(replies) => match replies.iter().find_map(throttled) {
                 Some(trouble) => self.stumbled(&trouble),

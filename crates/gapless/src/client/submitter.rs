@@ -10,7 +10,10 @@ pub(crate) async fn run(client: &Client, command: SubmitterCommand) -> anyhow::R
     let answer = match command {
         SubmitterCommand::List => {
             let page = client.get(&["submitters"], &[("limit", "1000")]).await?;
-            client.show_page(&page, &["submitter", "condition", "mode", "nextNonce", "open", "ownerNode"]);
+            client.show_page(
+                &page,
+                &["submitter", "condition", "mode", "nextNonce", "queued", "open", "ownerNode"],
+            );
             return Ok(());
         }
         SubmitterCommand::Show { submitter } => client.get(&["submitters", &submitter], &[]).await?,

@@ -7,7 +7,7 @@ use gapless_core::lease::LeaseTerms;
 use gapless_core::submitter::{ChainId, SubmitterId, parse_evm_address};
 use gapless_store::StoreUrl;
 
-use super::file::{Accept, Config};
+use super::file::Config;
 use super::settings::lane_settings;
 
 /// Checks values against each other.
@@ -27,9 +27,7 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
         "limits.*_bytes must be above zero"
     );
     config.store.url.parse::<StoreUrl>().context("store.url")?;
-    if config.api.accept == Accept::Leader {
-        bail!("api.accept = \"leader\" is not supported by this version; leave it at \"any\"");
-    }
+    ensure!(config.limits.queued_per_submitter > 0, "limits.queued_per_submitter must be above zero");
     one_of("events.mode", &config.events.mode, &["poll"])?;
     one_of("events.confirmations", &config.events.confirmations, &["final"])?;
     if !config.http.listen.ip().is_loopback() && config.api_keys.is_empty() {

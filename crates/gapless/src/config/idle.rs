@@ -56,7 +56,6 @@ impl Config {
             (self.retention.events != "7d", "retention.events"),
             (self.rpc.client_nonce != "ignore", "rpc.client_nonce"),
             (self.rpc.send_timeout.0.as_secs() != 8, "rpc.send_timeout"),
-            (self.limits.queued_per_submitter != 100_000, "limits.queued_per_submitter"),
         ];
         let file = file.into_iter().filter(|(set, _)| *set).map(|(_, what)| what).collect();
         of("file", file)

@@ -6,5 +6,8 @@ mod cluster;
 #[cfg(feature = "test-points")]
 mod crashes;
 mod dev;
+mod leader;
+mod metrics;
+mod outage;
 mod serve;
 mod support;

@@ -75,6 +75,11 @@ impl Setup {
         Some((status, response.json().await.unwrap_or(Value::Null)))
     }
 
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         self.try_post(path, body).await.unwrap()
     }

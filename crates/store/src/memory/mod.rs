@@ -4,6 +4,7 @@
 //! fast: every rule that the SQL stores state in SQL is stated here (or in `core`) in ordinary code.
 
 mod commit;
+mod depth;
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -176,6 +177,11 @@ impl Store for MemoryStore {
     async fn peek_queue(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<TxRecord>> {
         bounded("peek_queue", limit, MAX_PAGE)?;
         Ok(self.lock().0.queue(submitter).take(limit).cloned().collect())
+    }
+
+    async fn queue_depths(&self, submitters: &[SubmitterId]) -> StoreResult<Vec<u64>> {
+        bounded("queue_depths", submitters.len(), MAX_PAGE)?;
+        Ok(depth::queue_depths(&self.lock().0, submitters))
     }
 
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>> {

@@ -7,6 +7,7 @@
 mod accept;
 mod commit;
 mod connect;
+mod depth;
 mod error;
 #[cfg(feature = "test-hooks")]
 pub mod hooks;
@@ -199,6 +200,10 @@ impl Store for PostgresStore {
 
     async fn peek_queue(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<TxRecord>> {
         read!(self, c => lane::peek_queue(c, submitter, limit))
+    }
+
+    async fn queue_depths(&self, submitters: &[SubmitterId]) -> StoreResult<Vec<u64>> {
+        read!(self, c => depth::queue_depths(c, submitters))
     }
 
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>> {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod commit;
+mod depth;
 mod lane;
 mod lease;
 mod read;
@@ -246,6 +247,12 @@ impl Store for SqliteStore {
         bounded("peek_queue", limit, MAX_PAGE)?;
         let submitter = submitter.clone();
         self.read(move |db| lane::peek_queue(db, &submitter, limit)).await
+    }
+
+    async fn queue_depths(&self, submitters: &[SubmitterId]) -> StoreResult<Vec<u64>> {
+        bounded("queue_depths", submitters.len(), MAX_PAGE)?;
+        let submitters = submitters.to_vec();
+        self.read(move |db| depth::queue_depths(db, &submitters)).await
     }
 
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>> {

@@ -75,6 +75,7 @@ conformance! {
     reading::any_attempts_hash_finds_its_transaction,
     reading::a_lane_loads_only_what_it_must_still_watch,
     reading::submitters_are_registered_once_and_listed_by_name,
+    reading::queues_are_counted_until_they_are_bound,
     reading::limits_are_answers,
     events::histories_are_numbered_without_a_hole,
     events::the_stream_shows_everything_once_in_pages_of_any_size,

@@ -135,6 +135,10 @@ impl Store for Recording {
         self.seen.called("peek_queue", self.inner.peek_queue(submitter, limit).await)
     }
 
+    async fn queue_depths(&self, submitters: &[SubmitterId]) -> StoreResult<Vec<u64>> {
+        self.seen.called("queue_depths", self.inner.queue_depths(submitters).await)
+    }
+
     async fn commit(&self, changes: &[LaneChange]) -> StoreResult<Vec<Verdict>> {
         self.seen.each("commit", "Verdict", self.inner.commit(changes).await)
     }

@@ -105,6 +105,19 @@ pub async fn submitters_are_registered_once_and_listed_by_name(w: &World) {
     assert_eq!(w.store.now().await.unwrap(), TestClock::START);
 }
 
+pub async fn queues_are_counted_until_they_are_bound(w: &World) {
+    let (one, two) = (w.submitter(1).await, w.submitter(2).await);
+    let stranger = fixtures::submitter(99);
+    let queue = w.accepted(&one, 5).await;
+    let depths = async || w.store.queue_depths(&[two.clone(), one.clone(), stranger.clone()]).await.unwrap();
+    assert_eq!(depths().await, [0, 5, 0]);
+    let mut lane = w.lane("a", 1, &one).await;
+    let writer = lane.clone();
+    lane.commit(w.store.as_ref(), |draft| writer.bind(draft, &queue[..2])).await.unwrap();
+    assert_eq!(depths().await, [0, 3, 0]);
+    assert_eq!(w.store.queue_depths(&[]).await.unwrap(), [0; 0]);
+}
+
 pub async fn limits_are_answers(w: &World) {
     let submitter = w.submitter(1).await;
     let too_many = |result: Result<(), StoreError>| {
@@ -119,6 +132,7 @@ pub async fn limits_are_answers(w: &World) {
     let changes: Vec<_> = (0..=MAX_COMMIT_LANES).map(|_| lane.change(|_| {})).collect();
     too_many(w.store.commit(&changes).await.map(drop));
     too_many(w.store.peek_queue(&submitter, MAX_PAGE + 1).await.map(drop));
+    too_many(w.store.queue_depths(&vec![submitter.clone(); MAX_PAGE + 1]).await.map(drop));
     too_many(w.store.take_commands(&submitter, MAX_PAGE + 1).await.map(drop));
     too_many(w.store.submitters(None, MAX_PAGE + 1).await.map(drop));
     too_many(w.store.events_after(None, MAX_PAGE + 1).await.map(drop));

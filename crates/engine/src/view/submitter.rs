@@ -1,0 +1,158 @@
+//! What the outside sees of a submitter.
+
+use alloy_primitives::B256;
+use gapless_core::condition::{Condition, Conditions};
+use gapless_core::fees::{Gas, Wei};
+use gapless_core::ids::Nonce;
+use gapless_core::ports::store::SubmitterInfo;
+use gapless_core::submitter::SubmitterId;
+use gapless_core::time::Timestamp;
+use serde::Serialize;
+
+use crate::balances::Balance;
+
+/// Foreign use as shown.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProtectView {
+    nonce: Nonce,
+    hash: Option<B256>,
+    block_number: Gas,
+    block_hash: B256,
+}
+
+/// A submitter as shown. Every field is always there; what nobody knows is null.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmitterView {
+    /// Which.
+    pub submitter: SubmitterId,
+    /// Strict or pipelined.
+    pub mode: &'static str,
+    /// The gravest condition.
+    pub condition: Condition,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// Who runs it now.
+    pub owner_node: Option<String>,
+    /// The next nonce to bind.
+    pub next_nonce: Option<Nonce>,
+    /// Used in a canonical block.
+    pub consumed: Option<Nonce>,
+    /// And deep enough.
+    pub resolved: Option<Nonce>,
+    /// Accepted and not bound.
+    pub queued: u64,
+    /// Bound and not consumed.
+    pub open: u64,
+    /// Open slots that wait for another transaction.
+    pub recyclable: u64,
+    /// What the account holds, as last read from the chain.
+    pub balance: Option<Wei>,
+    /// When that was read.
+    pub balance_fetched_at: Option<Timestamp>,
+    /// When a nonce of it was last bound or consumed. Not kept yet.
+    pub last_movement_at: Option<Timestamp>,
+    /// When a transaction of it was last confirmed. Not kept yet.
+    pub last_confirmation_at: Option<Timestamp>,
+    /// Its last nonce resets. There is no such command yet.
+    pub resets: [(); 0],
+    /// Foreign use.
+    pub protect: Option<ProtectView>,
+}
+
+/// What a view shows beside the stored row.
+pub(crate) struct Surroundings {
+    pub(crate) mode: &'static str,
+    /// By the database's clock.
+    pub(crate) now: Timestamp,
+    pub(crate) queued: u64,
+    pub(crate) recyclable: u64,
+    pub(crate) balance: Option<Balance>,
+}
+
+impl SubmitterView {
+    /// The view of a submitter.
+    #[must_use]
+    pub(crate) fn of(info: &SubmitterInfo, around: &Surroundings) -> Self {
+        let conditions = &info.cursor.cursor.conditions;
+        let run = info.cursor.cursor.run;
+        // A lease that is over is nobody's, whoever had it last.
+        let lease = info.lease.as_ref().filter(|lease| lease.expires_at > around.now);
+        Self {
+            submitter: info.submitter.clone(),
+            mode: around.mode,
+            condition: conditions.gravest(),
+            reason: sentence(conditions),
+            owner_node: lease.map(|lease| lease.owner.node().to_owned()),
+            next_nonce: run.map(|run| run.next),
+            consumed: run.map(|run| run.consumed),
+            resolved: run.map(|run| run.resolved),
+            queued: around.queued,
+            open: run.map_or(0, |run| run.open()),
+            recyclable: around.recyclable,
+            balance: around.balance.map(|balance| balance.wei),
+            balance_fetched_at: around.balance.map(|balance| balance.at),
+            last_movement_at: None,
+            last_confirmation_at: None,
+            resets: [],
+            protect: conditions.protect.as_ref().map(|protect| ProtectView {
+                nonce: protect.nonce,
+                hash: protect.exhibit.hash,
+                block_number: Gas(protect.exhibit.block_number),
+                block_hash: protect.exhibit.block_hash,
+            }),
+        }
+    }
+}
+
+/// The gravest condition in a sentence, with its figures and what ends it.
+fn sentence(conditions: &Conditions) -> Option<String> {
+    if let Some(protect) = &conditions.protect {
+        let by = match protect.exhibit.hash {
+            Some(hash) => format!("transaction {hash}"),
+            None => "an authorization without a transaction".to_owned(),
+        };
+        return Some(format!(
+            "somebody else used nonce {} of this account: {by} in block {}; unprotect it when you know why",
+            protect.nonce, protect.exhibit.block_number
+        ));
+    }
+    if conditions.paused {
+        return Some("an operator paused it; resume ends that".to_owned());
+    }
+    if let Some(reason) = &conditions.disabled {
+        return Some(format!("health checks disabled it: {reason}"));
+    }
+    if !conditions.holds.is_empty() {
+        let causes: Vec<&str> = conditions.holds.values().map(|words| words.as_str()).collect();
+        return Some(format!("it takes no new nonces: {}", causes.join("; ")));
+    }
+    let (balance, needed) = conditions.out_of_funds?;
+    Some(format!("it holds {} wei and needs {} wei", balance.0, needed.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloy_primitives::U256;
+    use gapless_core::allocation::Exhibit;
+    use gapless_core::condition::{HoldCause, Protect};
+    use gapless_core::text::NodeText;
+
+    #[test]
+    fn the_reason_is_a_sentence_about_the_gravest_condition() {
+        let mut conditions = Conditions::default();
+        assert_eq!(sentence(&conditions), None);
+        conditions.out_of_funds = Some((Wei(U256::from(7)), Wei(U256::from(21_000))));
+        assert_eq!(sentence(&conditions).unwrap(), "it holds 7 wei and needs 21000 wei");
+        conditions.holds.insert(HoldCause::Counts, NodeText::new("the chain counts 3, we have bound 2"));
+        assert!(sentence(&conditions).unwrap().ends_with("the chain counts 3, we have bound 2"));
+        conditions.paused = true;
+        assert!(sentence(&conditions).unwrap().contains("resume"));
+        let exhibit = Exhibit { hash: None, block_number: 9, block_hash: B256::ZERO };
+        conditions.protect = Some(Protect { nonce: Nonce(5), exhibit });
+        let said = sentence(&conditions).unwrap();
+        assert!(said.contains("nonce 5") && said.contains("block 9") && !said.contains('{'), "{said}");
+    }
+}
