@@ -9,7 +9,7 @@ use super::error;
 use crate::memory::bounded;
 
 const DEPTHS: &str = "
-SELECT (SELECT count(*) FROM managed_tx m WHERE m.submitter = u.submitter AND m.queue_ord IS NOT NULL)
+SELECT (SELECT count(*) FROM tx_queue q WHERE q.submitter = u.submitter)
 FROM unnest($1::text[]) WITH ORDINALITY AS u(submitter, place) ORDER BY u.place";
 
 pub(super) async fn queue_depths(
