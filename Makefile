@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test fmt fmt-check lint bench-store deny clean
+.PHONY: help setup demo test fmt fmt-check lint bench-store bench-strict deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: ## Clippy over everything, warnings are errors
 
 bench-store: setup ## Measure the stores
 	cargo run --release -p gapless-benches --bin bench-store
+
+bench-strict: setup ## Measure strict mode on a local chain with one block a second
+	cargo run --release -p gapless -- bench strict
 
 deny: ## Check licences, banned crates, sources and advisories
 	@if cargo deny --version >/dev/null 2>&1; then \

@@ -1,6 +1,5 @@
 //! `gapless dev`: a chain, a node and a few transactions, to look at and to try things on.
 
-mod anvil;
 mod samples;
 
 use std::io::ErrorKind;
@@ -10,11 +9,11 @@ use std::path::Path;
 use anyhow::Context;
 use std::io::Write;
 
+use crate::anvil::Anvil;
 use crate::args::DevOptions;
 use crate::config::{self, Config, LogFormat};
 use crate::logs;
 use crate::node::{Node, told_to_stop};
-use anvil::Anvil;
 
 /// The first two of anvil's well-known development accounts. Everybody has these keys: never fund them elsewhere.
 const ACCOUNTS: [(&str, &str); 2] = [

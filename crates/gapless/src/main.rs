@@ -2,7 +2,9 @@
 //!
 //! Data goes to stdout, messages to stderr. Exit codes: 0 done, 1 failed, 2 called wrongly.
 
+mod anvil;
 mod args;
+mod bench;
 mod client;
 mod config;
 mod dev;
@@ -40,6 +42,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Serve => serve::run(config::load(config)?).await,
         Command::Dev(options) => dev::run(&options).await,
+        Command::Bench(scenario) => bench::run(&scenario, args.json).await,
         Command::Migrate => migrate::run(&config::load(config)?, args.json).await,
         Command::Doctor => doctor::run(config, args.json).await,
         Command::Tx(command) => client::tx::run(&client::Client::new(&args.url, args.json)?, command).await,

@@ -38,7 +38,7 @@ const TRIES: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A running chain.
-pub(super) struct Anvil {
+pub(crate) struct Anvil {
     port: u16,
     watchdog: Child,
     lifeline: Option<ChildStdin>,
@@ -46,7 +46,7 @@ pub(super) struct Anvil {
 
 impl Anvil {
     /// Starts a chain with a block a second. The folder is removed when it ends.
-    pub(super) async fn start(folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
         let program = find()?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new("sh");
@@ -88,7 +88,7 @@ impl Anvil {
     }
 
     /// Where it answers JSON-RPC.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
