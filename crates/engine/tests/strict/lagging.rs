@@ -13,7 +13,7 @@ use gapless_testkit::anvil::Anvil;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use serde_json::{Value, json};
 
-use crate::support::{Node, address, entry, number, quick, ticking};
+use crate::support::{Node, address, count, entry, mine, nonce_of, number, quick, ticking, unmined};
 
 /// What a node that is behind would say, block by block.
 #[derive(Default)]
@@ -59,9 +59,11 @@ fn lag(past: &Arc<Mutex<Past>>, answered: &Arc<AtomicU64>) -> Fault {
         };
         answered.fetch_add(1, Ordering::Relaxed);
         let params = &request["params"];
-        let newer = |number: &Value| number.as_str().is_some_and(|text| {
-            u64::from_str_radix(text.trim_start_matches("0x"), 16).is_ok_and(|number| number > head)
-        });
+        let newer = |number: &Value| {
+            number.as_str().is_some_and(|text| {
+                u64::from_str_radix(text.trim_start_matches("0x"), 16).is_ok_and(|number| number > head)
+            })
+        };
         match request["method"].as_str().unwrap_or_default() {
             "eth_blockNumber" => answer["result"] = block["number"].clone(),
             "eth_getBlockByNumber" if params[0] == "latest" => answer["result"] = block.clone(),
@@ -118,5 +120,40 @@ async fn a_lagging_backend_behind_the_same_url_never_causes_protect_and_every_ho
     assert!(counts > 200, "counts were compared often enough to mean something: {counts}");
     assert!(answered.load(Ordering::Relaxed) > 500, "and often by the one that is behind");
     follower.abort();
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lagging_backend_cannot_make_a_lane_start_too_low() {
+    let anvil = unmined().await;
+    let past: Arc<Mutex<Past>> = Arc::default();
+    for _ in 0..4 {
+        let sent = json!([{"from": address(), "to": address(), "value": "0x0"}]);
+        anvil.rpc("eth_sendTransaction", sent).await.unwrap();
+        mine(&anvil, 1).await;
+        remember(&anvil, &past).await;
+    }
+    let head = number(&anvil.rpc("eth_blockNumber", json!([])).await.unwrap());
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    let answered = Arc::new(AtomicU64::new(0));
+    proxy.rule("*", lag(&past, &answered));
+    let node = Node::start(&proxy.url(), quick(0)).await;
+    gapless_testkit::wait::eventually(Duration::from_secs(60), "the head", || async {
+        node.handle.chains().iter().any(|(_, seen, _)| *seen == Some(head)).then_some(())
+    })
+    .await
+    .unwrap();
+    let id = node.submit(entry(0)).await;
+    gapless_testkit::wait::eventually(Duration::from_secs(60), "the block", || async {
+        mine(&anvil, 1).await;
+        remember(&anvil, &past).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        (count(&anvil).await == 5).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(nonce_of(&anvil, node.confirmed(id).await.tx_hash.unwrap()).await, 4);
+    assert!(!node.ever_told(EventKind::SubmitterProtected).await);
+    assert!(answered.load(Ordering::Relaxed) > 3);
     node.stopped().await;
 }

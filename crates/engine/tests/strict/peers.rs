@@ -67,8 +67,8 @@ async fn a_storm_of_429_on_every_method_fails_nothing_and_stops_nobody() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(proxy.fired(storm) > 0);
     proxy.remove(storm);
-    // The storm calms down to every third call.
-    let squalls = proxy.add(Rule::new("*", Fault::HttpStatus(429)).every(3));
+    // The storm calms down to every seventh call, which fails its whole batch (the longest has four).
+    let squalls = proxy.add(Rule::new("*", Fault::HttpStatus(429)).every(7));
     ids.extend(node.submit_all(5, 8).await);
     node.each_took_effect_once(&anvil, &ids).await;
     assert!(proxy.fired(squalls) > 0);
@@ -122,13 +122,30 @@ async fn odd_request_ids_are_names_like_any_other() {
     let long = "ü".repeat(100);
     assert_eq!(long.len(), 200);
     let odd = [
-        "a:b", "a", "b", "a/b", "a/b/", "../a", "order:1", "order::1", "%2e%2F", "?x=1&y=2", "日本語 🦀 é e\u{301}",
-        " leading and trailing ", "\t\r\n", "\"'\\;--", "{}", "null", "0", &long,
+        "a:b",
+        "a",
+        "b",
+        "a/b",
+        "a/b/",
+        "../a",
+        "order:1",
+        "order::1",
+        "%2e%2F",
+        "?x=1&y=2",
+        "日本語 🦀 é e\u{301}",
+        " leading and trailing ",
+        "\t\r\n",
+        "\"'\\;--",
+        "{}",
+        "null",
+        "0",
+        &long,
     ];
     let anvil = instant().await;
     let dir = tempfile::tempdir().unwrap();
     let clock = std::sync::Arc::new(gapless_store::clock::SystemClock);
-    let store = gapless_store::sqlite::SqliteStore::open(&dir.path().join("gapless.db"), clock).await.unwrap();
+    let store =
+        gapless_store::sqlite::SqliteStore::open(&dir.path().join("gapless.db"), clock).await.unwrap();
     let node = Node::on(std::sync::Arc::new(store), &[anvil.url()], quick(0)).await;
     let mut ids = Vec::new();
     for (n, id) in odd.iter().enumerate() {
@@ -170,10 +187,9 @@ async fn nonce_too_low_never_leads_to_a_new_nonce_for_the_same_payload() {
     let words = || ("nonce too low".to_owned(), -32003);
     let (message, code) = words();
     let (again, _) = words();
-    for fault in [
-        Fault::ErrorAfterForward { code, message },
-        Fault::ErrorWithoutForward { code, message: again },
-    ] {
+    for fault in
+        [Fault::ErrorAfterForward { code, message }, Fault::ErrorWithoutForward { code, message: again }]
+    {
         let anvil = instant().await;
         let proxy = RpcProxy::start(anvil.url()).unwrap();
         let rule = proxy.add(Rule::new("eth_sendRawTransaction", fault).every(2).times(4));

@@ -17,7 +17,8 @@ use secp256k1::{Message, Secp256k1, SecretKey};
 use serde_json::{Value, json};
 
 use crate::support::{
-    KEY, Node, address, chain, count, effects, entry, instant, mine, nonce_of, number, quick, submitter, unmined,
+    KEY, Node, address, chain, count, effects, entry, instant, mine, nonce_of, number, quick, submitter,
+    unmined,
 };
 
 /// The same key in another wallet, past us.
@@ -89,10 +90,8 @@ async fn only_the_exact_foreign_nonce_ends_protect() {
         foreign(&anvil).await;
     }
     // The highest foreign nonce, even if a lower one was seen first.
-    node.until_submitter("PROTECT", |view| {
-        serde_json::to_value(&view.protect).unwrap()["nonce"] == json!(3)
-    })
-    .await;
+    node.until_submitter("PROTECT", |view| serde_json::to_value(&view.protect).unwrap()["nonce"] == json!(3))
+        .await;
     for wrong in [0, 1, 2, 4] {
         unprotect(&node, wrong).await;
     }
@@ -227,8 +226,7 @@ async fn a_node_that_keeps_little_history_still_proves_recent_foreign_use() {
     let hashes: std::collections::HashMap<String, u64> = {
         let mut found = std::collections::HashMap::new();
         for at in 0..=200_u64 {
-            let block =
-                anvil.rpc("eth_getBlockByNumber", json!([format!("{at:#x}"), false])).await.unwrap();
+            let block = anvil.rpc("eth_getBlockByNumber", json!([format!("{at:#x}"), false])).await.unwrap();
             found.insert(block["hash"].as_str().unwrap().to_owned(), number(&block["number"]));
         }
         found
@@ -254,5 +252,96 @@ async fn a_node_that_keeps_little_history_still_proves_recent_foreign_use() {
     assert_eq!(recent.load(std::sync::atomic::Ordering::Relaxed), u64::MAX, "old states were not needed");
     unprotect(&node, 1).await;
     goes_on(&node).await;
+    node.stopped().await;
+}
+
+/// Takes the last block away, with everything in it.
+async fn reorg(anvil: &Anvil) {
+    anvil.rpc("anvil_reorg", json!([1, []])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn protect_ends_with_an_exhibit_that_vanished() {
+    let anvil = unmined().await;
+    let node = Node::start(&anvil.url(), quick(0)).await;
+    let first = node.submit(entry(0)).await;
+    node.until(first, "the pool", |view| view.state == TxState::Tracking).await;
+    until_pooled(&anvil).await;
+    mine(&anvil, 1).await;
+    node.confirmed(first).await;
+    foreign(&anvil).await;
+    mine(&anvil, 1).await;
+    is_protected(&node).await;
+    reorg(&anvil).await;
+    goes_on(&node).await;
+    let next = node.submit(entry(1)).await;
+    until_pooled(&anvil).await;
+    mine(&anvil, 1).await;
+    assert_eq!(nonces(&node, &anvil, &[next]).await, [1]);
+    node.stopped().await;
+}
+
+async fn until_pooled(anvil: &Anvil) {
+    gapless_testkit::wait::eventually(Duration::from_secs(60), "the pool", || async {
+        let pool = anvil.rpc("txpool_status", json!([])).await.unwrap();
+        (pool["pending"] != "0x0").then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nonce_whose_recorded_foreign_use_vanishes_goes_to_whoever_comes_next() {
+    let anvil = unmined().await;
+    let node = Node::start(&anvil.url(), quick(3)).await;
+    let first = node.submit(entry(0)).await;
+    until_pooled(&anvil).await;
+    mine(&anvil, 4).await;
+    node.confirmed(first).await;
+    foreign(&anvil).await;
+    mine(&anvil, 1).await;
+    is_protected(&node).await;
+    unprotect(&node, 1).await;
+    goes_on(&node).await;
+    assert_eq!(node.submitter().await.next_nonce, Some(Nonce(2)));
+    reorg(&anvil).await;
+    node.until_submitter("the nonce to be free again", |view| view.consumed == Some(Nonce(1))).await;
+    let mut ids = vec![first];
+    for n in 1..3 {
+        ids.push(node.submit(entry(n)).await);
+        until_pooled(&anvil).await;
+        mine(&anvil, 1).await;
+        node.until(ids[ids.len() - 1], "the block", |view| view.sub_state == Some(SubState::Mined)).await;
+    }
+    mine(&anvil, 4).await;
+    node.each_took_effect_once(&anvil, &ids).await;
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_displaced_transaction_gets_its_nonce_back_when_the_foreign_use_vanishes() {
+    let anvil = unmined().await;
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    let node = Node::start(&proxy.url(), quick(0)).await;
+    let fault = Fault::ErrorWithoutForward { code: -32000, message: "txpool is full".into() };
+    let rule = proxy.rule("eth_sendRawTransaction", fault);
+    let first = node.submit(entry(0)).await;
+    node.until(first, "the first to be bound", |view| view.state == TxState::Tracking).await;
+    foreign(&anvil).await;
+    mine(&anvil, 1).await;
+    is_protected(&node).await;
+    unprotect(&node, 0).await;
+    goes_on(&node).await;
+    proxy.remove(rule);
+    reorg(&anvil).await;
+    until_pooled(&anvil).await;
+    mine(&anvil, 1).await;
+    // Deep enough for a requeue, had it been one.
+    mine(&anvil, 20).await;
+    let second = node.submit(entry(1)).await;
+    until_pooled(&anvil).await;
+    mine(&anvil, 1).await;
+    node.each_took_effect_once(&anvil, &[first, second]).await;
+    assert!(!node.told(first).await.contains(&EventKind::TxRequeued));
     node.stopped().await;
 }

@@ -79,9 +79,10 @@ async fn a_mined_transaction_that_comes_back_by_itself_in_another_block_is_confi
     let id = node.submit(entry(0)).await;
     mined(&node, &anvil, id).await;
     let before = serde_json::to_value(node.handle.tx(id).await.unwrap()).unwrap()["receipt"].clone();
-    let raw = node.handle.store().attempts(&crate::support::submitter(), Nonce(0), Nonce(1)).await.unwrap()[0]
-        .raw
-        .clone();
+    let raw = node.handle.store().attempts(&crate::support::submitter(), Nonce(0), Nonce(1)).await.unwrap()
+        [0]
+    .raw
+    .clone();
     reorg(&anvil, 1, json!([[raw, 0]])).await;
     retracted(&node, id).await;
     node.until(id, "the other block", |view| view.sub_state == Some(SubState::Mined)).await;
@@ -121,11 +122,8 @@ async fn a_reorg_of_several_blocks_reopens_several_slots_and_each_takes_effect_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_forgets_what_it_accepted_is_told_again() {
-    let options = AnvilOptions {
-        keep_state: true,
-        extra_args: vec!["--no-mining".into()],
-        ..AnvilOptions::default()
-    };
+    let options =
+        AnvilOptions { keep_state: true, extra_args: vec!["--no-mining".into()], ..AnvilOptions::default() };
     let anvil = chain(options).await;
     let settings = LaneSettings { resubmit: Some(Duration::from_millis(500)), ..quick(1) };
     let node = Node::start(&anvil.url(), settings).await;

@@ -266,12 +266,7 @@ pub(crate) async fn slot(anvil: &Anvil, contract: Address, at: U256) -> u64 {
 
 pub(crate) fn request(id: &str, payload: Payload) -> Request {
     let intent = Intent { payload, ..Default::default() };
-    Request {
-        submitter: submitter(),
-        request_id: RequestId::parse(id).unwrap(),
-        intent,
-        metadata: None,
-    }
+    Request { submitter: submitter(), request_id: RequestId::parse(id).unwrap(), intent, metadata: None }
 }
 
 pub(crate) fn call(to: Address, data: impl Into<Bytes>) -> Payload {
