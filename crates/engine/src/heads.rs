@@ -3,7 +3,7 @@
 //! An endpoint that lags behind what was seen is ignored, not believed: a block is gone only when another one stands
 //! at its height on a chain that is at least as high.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +104,9 @@ pub struct Tracker {
     ring: watch::Sender<Arc<Ring>>,
     poke: Arc<Notify>,
     poll: Duration,
+    /// Blocks of walks that did not come to an end. A backend that lags lacks now this parent, now that one: without
+    /// these, the further behind we are, the less likely a walk would ever be complete.
+    walked: HashMap<B256, Block>,
 }
 
 impl Tracker {
@@ -112,11 +115,12 @@ impl Tracker {
     pub fn new(chain: Arc<dyn Chain>, poll: Duration) -> (Self, Heads) {
         let (sender, ring) = watch::channel(Arc::new(Ring::default()));
         let poke = Arc::new(Notify::new());
-        (Self { chain, ring: sender, poke: poke.clone(), poll }, Heads { ring, poke })
+        let walked = HashMap::new();
+        (Self { chain, ring: sender, poke: poke.clone(), poll, walked }, Heads { ring, poke })
     }
 
     /// Runs until cancelled.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let mut burst: &[Duration] = &[];
         loop {
             if let Err(error) = self.look().await {
@@ -133,7 +137,7 @@ impl Tracker {
         }
     }
 
-    async fn look(&self) -> ChainResult<()> {
+    async fn look(&mut self) -> ChainResult<()> {
         let head = self.chain.head().await?;
         let ring = self.ring.borrow().clone();
         if let Some(seen) = ring.head() {
@@ -143,12 +147,13 @@ impl Tracker {
             }
         }
         let branch = self.branch_to(&ring, head).await?;
+        self.walked.clear();
         self.ring.send_replace(Arc::new(ring.with(branch)));
         Ok(())
     }
 
     /// Walks from a new head down to a block we know (or as far as we keep).
-    async fn branch_to(&self, ring: &Ring, head: Block) -> ChainResult<Vec<Block>> {
+    async fn branch_to(&mut self, ring: &Ring, head: Block) -> ChainResult<Vec<Block>> {
         let mut branch = vec![head];
         while let Some(lowest) = branch.last() {
             let number = lowest.this.number;
@@ -156,10 +161,22 @@ impl Tracker {
             if linked || branch.len() >= KEPT || ring.blocks.is_empty() {
                 break;
             }
-            let parent = self.chain.block_by_hash(lowest.parent).await?;
+            let parent = match self.walked.remove(&lowest.parent) {
+                Some(known) => Ok(Some(known)),
+                None => self.chain.block_by_hash(lowest.parent).await,
+            };
             let missing =
                 || ChainError::Unavailable("the parent of a block is not there yet".to_owned().into());
-            branch.push(parent.ok_or_else(missing)?);
+            match parent.and_then(|parent| parent.ok_or_else(missing)) {
+                Ok(parent) => branch.push(parent),
+                Err(error) => {
+                    if self.walked.len() >= KEPT {
+                        self.walked.clear();
+                    }
+                    self.walked.extend(branch.into_iter().map(|block| (block.this.hash, block)));
+                    return Err(error);
+                }
+            }
         }
         branch.reverse();
         Ok(branch)

@@ -16,7 +16,8 @@ pub struct Submitter {
     pub id: SubmitterId,
     /// How.
     pub settings: LaneSettings,
-    /// Signs for it; none rejects its transactions.
+    /// Signs for it. None rejects its transactions (`no-signer`), whichever other node could have signed: nobody can tell
+    /// whether one will ever come, and any node may run any lane, so all nodes of a cluster are given the same keys.
     pub signer: Option<Arc<dyn Signer>>,
 }
 

@@ -52,6 +52,20 @@ pub struct LaneSettings {
     pub caps: FeeCaps,
 }
 
+/// As good as never.
+const NEVER: Duration = Duration::from_secs(86_400 * 365);
+
+impl LaneSettings {
+    /// When the same bytes are due again although a node has them.
+    #[must_use]
+    pub const fn resubmit_after(&self) -> Duration {
+        match self.resubmit {
+            Some(interval) => interval,
+            None => NEVER,
+        }
+    }
+}
+
 impl Default for LaneSettings {
     fn default() -> Self {
         Self {

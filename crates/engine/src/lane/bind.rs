@@ -1,6 +1,7 @@
 //! Binding: choose the nonce, sign in memory, write cursor, bytes, transaction and event in one fenced change, and only
 //! then send.
 
+use gapless_core::allocation::AllocationWrite;
 use gapless_core::attempt::{AttemptKind, NewAttempt, Route};
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::{InFlight, Run};
@@ -37,7 +38,10 @@ impl Lane {
                 Action::Expire(tx_id) => self.expire(memory, tx_id).await?,
                 Action::AgreeStart => self.agree_start(memory).await?,
                 Action::Prepare(tx_id) => self.prepare(memory, tx_id).await?,
-                Action::Bind { nonce, recycled: false, .. } => self.bind(memory, nonce).await?,
+                // A recycled slot that holds bytes must be outbid first, which nobody does yet.
+                Action::Bind { nonce, recycled, .. } if !(recycled && memory.slots.contains_key(&nonce)) => {
+                    self.bind(memory, nonce).await?
+                }
                 Action::Wait(reason) => self.note_wait(memory, None, reason).await.map(|()| false)?,
                 _ => false,
             };
@@ -132,7 +136,14 @@ impl Lane {
         let (Some(tx), Some((_, prepared))) = (memory.queue.front().cloned(), memory.prepared.take()) else {
             return Ok(false);
         };
-        let Some(attempt) = self.sign(&tx, nonce, prepared).await else { return Ok(false) };
+        let attempt = match self.sign(&tx, nonce, prepared).await {
+            Ok(attempt) => attempt,
+            Err(words) => {
+                let reason = WaitReason::Held { reason: words };
+                self.note_wait(memory, Some(SubState::Preparing), reason).await?;
+                return Ok(false);
+            }
+        };
         let Some(run) = memory.run() else { return Ok(false) };
         let now = self.database_time();
         let mut draft = self.draft(memory)?;
@@ -146,7 +157,10 @@ impl Lane {
         });
         draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         draft.writes.attempts.push(attempt);
-        draft.cursor.run = Some(Run { next: nonce.next(), ..run });
+        draft.cursor.run = Some(Run { next: run.next.max(nonce.next()), ..run });
+        if memory.allocations.contains_key(&nonce) {
+            draft.writes.allocations.push(AllocationWrite::Settle { nonce });
+        }
         draft.cursor.in_flight = Some(InFlight { nonce, tx_id: Some(tx.tx_id()) });
         self.commit(memory, draft).await?;
         self.tools.points.reach(Point::AfterBindCommit);
@@ -156,8 +170,11 @@ impl Lane {
         Ok(memory.queue.front().is_some_and(|tx| tx.facts.state == TxState::Queued))
     }
 
-    async fn sign(&self, tx: &TxRecord, nonce: Nonce, prepared: Prepared) -> Option<NewAttempt> {
-        let signer = self.submitter.signer.as_ref()?;
+    /// Signed bytes, or the signer's words.
+    async fn sign(&self, tx: &TxRecord, nonce: Nonce, prepared: Prepared) -> Result<NewAttempt, NodeText> {
+        let Some(signer) = self.submitter.signer.as_ref() else {
+            return Err(NodeText::new("there is no signer"));
+        };
         let unsigned = Unsigned {
             submitter: self.submitter.id.clone(),
             nonce,
@@ -166,12 +183,14 @@ impl Lane {
             fees: prepared.fees,
         };
         let (signed, failed) = signer.sign(std::slice::from_ref(&unsigned)).await;
-        if let Some(error) = failed {
-            warn!(submitter = %self.submitter.id, tx_id = %tx.tx_id(), error = %NodeText::new(&error.to_string()), "not signed");
-        }
-        let signed = signed.into_iter().next()?;
-        let again = self.submitter.settings.resubmit.unwrap_or(std::time::Duration::from_secs(86_400 * 365));
-        Some(NewAttempt {
+        let Some(signed) = signed.into_iter().next() else {
+            let words = failed.map_or("the signer returned nothing".to_owned(), |error| error.to_string());
+            let words = NodeText::new(&words);
+            warn!(submitter = %self.submitter.id, tx_id = %tx.tx_id(), error = %words, "not signed");
+            return Err(words);
+        };
+        let again = self.submitter.settings.resubmit_after();
+        Ok(NewAttempt {
             nonce,
             n: 0,
             tx_id: Some(tx.tx_id()),

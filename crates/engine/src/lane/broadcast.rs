@@ -17,9 +17,10 @@ use crate::names;
 use crate::points::Point;
 
 impl Lane {
-    /// Sends again what is due: first the claim is written, then the bytes go out.
+    /// Sends again what is due: first the claim is written, then the bytes go out. What a node turned away is due soon,
+    /// whether or not resubmission is switched on.
     pub(super) async fn send_due(&mut self, memory: &mut Memory) -> Result<(), Stop> {
-        let Some(interval) = self.submitter.settings.resubmit else { return Ok(()) };
+        let interval = self.submitter.settings.resubmit_after();
         let now = self.database_time();
         let due: Vec<(Nonce, u32)> = memory
             .open()

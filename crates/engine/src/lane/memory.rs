@@ -83,10 +83,29 @@ impl Memory {
         self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
     }
 
-    /// Consumed and not resolved, lowest first.
-    pub(super) fn unresolved(&self) -> impl Iterator<Item = (Nonce, &Vec<StoredAttempt>)> {
-        let (from, to) = self.run().map_or((Nonce(0), Nonce(0)), |run| (run.resolved, run.consumed));
+    /// Consumed and not settled, lowest first.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (Nonce, &Vec<StoredAttempt>)> {
+        let (from, to) = self.run().map_or((Nonce(0), Nonce(0)), |run| (run.settled, run.consumed));
         self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
+    }
+
+    /// Where those nonces were consumed, by us or by somebody else, lowest first.
+    pub(super) fn consumed_in(&self) -> Vec<(Nonce, BlockRef)> {
+        let Some(run) = self.run() else { return Vec::new() };
+        let block = |nonce| {
+            let by_us = self.tx_at(nonce).and_then(|tx| tx.facts.mined);
+            let by_us = by_us.map(|m| BlockRef { number: m.block_number, hash: m.block_hash });
+            let foreign = self.foreign(nonce);
+            let foreign = foreign.map(|e| BlockRef { number: e.block_number, hash: e.block_hash });
+            by_us.or(foreign).map(|block| (nonce, block))
+        };
+        (run.settled.0..run.consumed.0).map(Nonce).filter_map(block).collect()
+    }
+
+    /// Nonces that somebody else is recorded to have used, from this one on.
+    pub(super) fn foreign_from(&self, from: Nonce) -> Vec<Nonce> {
+        let rows = self.allocations.range(from..).filter(|(_, row)| row.status == AllocationStatus::Foreign);
+        rows.map(|(nonce, _)| *nonce).collect()
     }
 
     /// The transaction a slot belongs to.

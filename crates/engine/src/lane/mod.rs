@@ -191,6 +191,8 @@ impl Lane {
             Stop::OutOfStep => {
                 self.advance(LaneEvent::OutOfStep);
                 warn!(submitter = %self.submitter.id, "reading the lane again");
+                // What does not fit twice in a row must not spin.
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             Stop::StoreDown(error) => {
                 warn!(submitter = %self.submitter.id, %error, "the store does not answer");

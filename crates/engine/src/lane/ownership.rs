@@ -2,7 +2,8 @@
 //!
 //! The block where the count passed the nonce is found by bisection; its body and the counts at it and at its parent are
 //! read by block hash. A transaction with this sender and nonce whose hash we never stored, or none at all (an EIP-7702
-//! authorization consumes a nonce without a transaction), is an exhibit. Without one there is only HOLD.
+//! authorization consumes a nonce without a transaction), is an exhibit. Without one there is only HOLD. Whoever does not
+//! have a block that is young lags, and proves nothing; an exhibit whose block is gone is none any more.
 
 use gapless_core::allocation::Exhibit;
 use gapless_core::condition::{HoldCause, Protect};
@@ -13,6 +14,9 @@ use serde_json::json;
 
 use super::memory::Memory;
 use super::{Lane, Stop};
+
+/// No node prunes what lies less deep than this.
+const YOUNG: u64 = 64;
 
 /// What looking for the culprit comes to.
 enum Proof {
@@ -46,6 +50,25 @@ impl Lane {
         }
     }
 
+    /// PROTECT ends with its exhibit: the block is gone, and nobody has used the nonce.
+    pub(super) async fn forget_vanished_exhibit(
+        &self,
+        memory: &mut Memory,
+        latest: Nonce,
+    ) -> Result<(), Stop> {
+        let Some(protect) = memory.cursor.cursor.conditions.protect.clone() else { return Ok(()) };
+        let block = BlockRef { number: protect.exhibit.block_number, hash: protect.exhibit.block_hash };
+        if latest > protect.nonce || self.is_canonical(&self.chain.heads.ring(), block).await != Some(false) {
+            return Ok(());
+        }
+        tracing::warn!(submitter = %self.submitter.id, nonce = protect.nonce.0, "the foreign use vanished in a reorg");
+        let mut draft = self.draft(memory)?;
+        draft.cursor.conditions.protect = None;
+        draft.writes.told =
+            vec![Told::with(EventKind::SubmitterResumed, json!({"vanishedNonce": protect.nonce}))];
+        self.commit(memory, draft).await
+    }
+
     async fn protect(&self, memory: &mut Memory, protect: Protect) -> Result<(), Stop> {
         let mut draft = self.draft(memory)?;
         draft.writes.told = vec![Told::with(
@@ -77,12 +100,19 @@ impl Lane {
         if ring.hash_at(block.this.number).is_some_and(|hash| hash != block.this.hash) {
             return Ok(Proof::NotYet);
         }
-        let after = chain.count_at(id, block.this.hash).await?;
-        let before = if block.this.number == 0 { Nonce(0) } else { chain.count_at(id, block.parent).await? };
+        let has = |found| unless_young(found, block.this.number, at);
+        let before = match block.this.number {
+            0 => Some(Nonce(0)),
+            _ => has(chain.count_at(id, block.parent).await)?,
+        };
+        let (Some(before), Some(after)) = (before, has(chain.count_at(id, block.this.hash).await)?) else {
+            return Ok(Proof::NotYet);
+        };
         if before > nonce || after <= nonce {
             return Ok(Proof::NotYet);
         }
-        let sighting = chain.sighting(id, nonce, block.this.hash).await?;
+        let sighting = chain.sighting(id, nonce, block.this.hash).await;
+        let Some(sighting) = unless_young(sighting, block.this.number, at)? else { return Ok(Proof::NotYet) };
         if let Some(hash) = sighting.hash {
             // A fresh read: an attempt may have been stored since this lane last looked.
             let stored = self.tools.store.attempts(id, nonce, nonce.next()).await;
@@ -95,19 +125,41 @@ impl Lane {
         Ok(Proof::Foreign(Exhibit { hash: sighting.hash, block_number: this.number, block_hash: this.hash }))
     }
 
-    /// The first block at which the account's count is above the nonce.
+    /// The first block at which the account's count is above the nonce. Looked for from the head down in growing steps, so
+    /// that a node which keeps little history can tell of what happened lately.
     async fn block_that_passed(&self, nonce: Nonce, at: BlockRef) -> ChainResult<Option<Block>> {
-        let (chain, id) = (&self.chain.chain, &self.submitter.id);
-        let (mut low, mut high) = (0_u64, at.number);
+        let (mut low, mut high, mut step) = (0_u64, at.number, 1_u64);
         while low < high {
-            let middle = low + (high - low) / 2;
-            let Some(block) = chain.block_at(middle).await? else { return Ok(None) };
-            if chain.count_at(id, block.this.hash).await? > nonce {
+            let middle = match low {
+                0 => high.saturating_sub(step),
+                _ => low + (high - low) / 2,
+            };
+            let Some(passed) = self.passed_at(nonce, middle, at).await? else { return Ok(None) };
+            if passed {
                 high = middle;
             } else {
                 low = middle + 1;
             }
+            step = step.saturating_mul(2);
         }
-        chain.block_at(low).await
+        self.chain.chain.block_at(low).await
+    }
+
+    /// Whether the count at a height is above the nonce; none if nobody who has the block answered.
+    async fn passed_at(&self, nonce: Nonce, height: u64, at: BlockRef) -> ChainResult<Option<bool>> {
+        let chain = &self.chain.chain;
+        let Some(block) = unless_young(chain.block_at(height).await, height, at)?.flatten() else {
+            return Ok(None);
+        };
+        let count = chain.count_at(&self.submitter.id, block.this.hash).await;
+        Ok(unless_young(count, height, at)?.map(|count| count > nonce))
+    }
+}
+
+/// Who lacks a young block lags: none, and not an error.
+fn unless_young<T>(found: ChainResult<T>, block: u64, head: BlockRef) -> ChainResult<Option<T>> {
+    match found {
+        Err(ChainError::Pruned(_)) if head.number.saturating_sub(block) < YOUNG => Ok(None),
+        found => found.map(Some),
     }
 }

@@ -81,6 +81,10 @@ impl Lane {
     async fn estimate_and_price(&self, memory: &Memory, tx: &TxRecord) -> Result<Outcome, ChainError> {
         let (id, payload) = (&self.submitter.id, &tx.request.intent.payload);
         let chain = &self.chain.chain;
+        // Before anything is asked: whoever answers below this height is behind what we have seen.
+        let seen = self.chain.heads.ring().head().map_or(0, |head| head.this.number);
+        let stored = memory.txs.values().filter_map(|tx| tx.facts.mined).map(|m| m.block_number);
+        let seen = stored.fold(seen, u64::max);
         let head = chain.head().await?;
         let gas = match payload.gas_limit {
             Some(gas) if gas < intrinsic::gas(payload) => {
@@ -100,11 +104,9 @@ impl Lane {
                     ));
                 }
                 Estimate::Reverts { reason, at } => {
-                    // An earlier transaction that is still on its way may be what makes this one work.
-                    let settled = memory.open().next().is_none();
-                    let seen =
-                        memory.txs.values().filter_map(|tx| tx.facts.mined).map(|m| m.block_number).max();
-                    if settled && seen.is_none_or(|seen| at.number >= seen) {
+                    // An earlier transaction may be what makes this one work: one that is still on its way, or one
+                    // in a block that this endpoint has not reached.
+                    if memory.open().next().is_none() && at.number >= seen {
                         return Ok(Outcome::Refuse("execution-reverted", reason));
                     }
                     let nonce = memory.run().map(|run| run.watched_from()).unwrap_or_default();

@@ -18,38 +18,39 @@ use super::memory::Memory;
 use super::{Lane, Stop};
 
 impl Lane {
-    /// After a take-up: look at the chain, send every open slot's current attempt again. Only then may it bind.
+    /// After a take-up: look at the chain, send every open slot's current attempt again. Only then may it bind. An endpoint
+    /// that lags tells nothing, so the lane waits for one that does not.
     pub(super) async fn reconcile(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
         if self.chain.heads.ring().head().is_none() {
             return Ok(false);
         }
         self.settle(memory).await?;
+        memory.compared_at = None;
+        if !self.watch_counts(memory).await? {
+            return Ok(false);
+        }
         let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
         for nonce in open {
             self.broadcast(memory, nonce).await?;
-        }
-        memory.compared_at = None;
-        if memory.run().is_some() && !self.watch_counts(memory).await? {
-            return Ok(false);
         }
         self.advance(LaneEvent::Reconciled);
         Ok(true)
     }
 
-    /// Compares counts with our slots, now and then. Whether the chain could be asked.
+    /// Compares counts with our slots, now and then. Whether they could be had from somebody who does not lag.
     pub(super) async fn watch_counts(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
         let Some(run) = memory.run() else { return Ok(true) };
         let now = self.tick();
         if memory.compared_at.is_some_and(|at| now.since(at) < self.submitter.settings.reconcile) {
             return Ok(true);
         }
+        let seen = self.seen();
         let Ok(counts) = self.chain.chain.counts(&self.submitter.id).await else { return Ok(false) };
-        memory.compared_at = Some(now);
-        let seen = self.chain.heads.ring().head().map_or(0, |head| head.this.number);
         if counts.at.number < seen {
-            // An endpoint that lags tells nothing.
-            return Ok(true);
+            return Ok(false);
         }
+        memory.compared_at = Some(now);
+        self.forget_vanished_exhibit(memory, counts.latest).await?;
         if counts.latest > run.next {
             self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
             self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
@@ -60,6 +61,11 @@ impl Lane {
             self.heal(memory, HoldCause::Counts).await?;
         }
         Ok(true)
+    }
+
+    /// The highest block this process has seen. To be read before asking: what is answered below it lags.
+    fn seen(&self) -> u64 {
+        self.chain.heads.ring().head().map_or(0, |head| head.this.number)
     }
 
     /// Whether a receipt of one of our attempts stands for this nonce.
@@ -127,7 +133,14 @@ impl Lane {
 
     async fn read_start(&self) -> ChainResult<Result<Nonce, String>> {
         let (chain, id) = (&self.chain.chain, &self.submitter.id);
+        let seen = self.seen();
         let counts = chain.counts(id).await?;
+        if counts.at.number < seen {
+            return Ok(Err(format!(
+                "the endpoint lags: it is at block {}, {seen} has been seen",
+                counts.at.number
+            )));
+        }
         if counts.pending != counts.latest {
             return Ok(Err(format!(
                 "the account has transactions in flight: {} mined, {} pending",

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use alloy_primitives::B256;
+use gapless_core::allocation::AllocationWrite;
 use gapless_core::attempt::{AttemptKind, StoredAttempt};
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::ports::chain::{BlockRef, Receipt};
-use gapless_core::record::{Failure, Mined, MinedAs};
+use gapless_core::record::{Failure, Mined, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxEvent};
 use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
@@ -20,6 +21,7 @@ use serde_json::json;
 
 use super::memory::Memory;
 use super::{Lane, Stop};
+use crate::heads::Ring;
 use crate::names;
 use crate::points::Point;
 
@@ -32,8 +34,7 @@ impl Lane {
     }
 
     /// Whether a block is canonical; `None` if that cannot be told now.
-    async fn is_canonical(&self, block: BlockRef) -> Option<bool> {
-        let ring = self.chain.heads.ring();
+    pub(super) async fn is_canonical(&self, ring: &Ring, block: BlockRef) -> Option<bool> {
         let head = ring.head()?.this.number;
         if block.number > head {
             return None;
@@ -45,25 +46,21 @@ impl Lane {
         Some(found.this.hash == block.hash)
     }
 
-    /// Takes back what stands in blocks that are gone.
+    /// Takes back what stands in blocks that are gone: our receipts, and foreign use that was recorded.
     async fn retract(&mut self, memory: &mut Memory) -> Result<(), Stop> {
-        let mined: Vec<(Nonce, BlockRef)> = memory
-            .unresolved()
-            .filter_map(|(nonce, attempts)| memory.tx_of(attempts).map(|tx| (nonce, tx)))
-            .filter_map(|(nonce, tx)| tx.facts.mined.map(|m| (nonce, m)))
-            .map(|(nonce, m)| (nonce, BlockRef { number: m.block_number, hash: m.block_hash }))
-            .collect();
+        let ring = self.chain.heads.ring();
         let mut gone = None;
-        for (nonce, block) in mined {
-            if self.is_canonical(block).await == Some(false) {
+        for (nonce, block) in memory.consumed_in() {
+            if self.is_canonical(&ring, block).await == Some(false) {
                 gone = Some((nonce, block.number));
                 break;
             }
         }
         let Some((from, block_number)) = gone else { return Ok(()) };
         let mut draft = self.draft(memory)?;
-        for (_, attempts) in memory.unresolved().filter(|(nonce, _)| *nonce >= from) {
-            let Some(tx) = memory.tx_of(attempts).filter(|tx| tx.facts.mined.is_some()) else { continue };
+        for (_, attempts) in memory.unsettled().filter(|(nonce, _)| *nonce >= from) {
+            let open = |tx: &&TxRecord| tx.facts.state.is_bound() && tx.facts.mined.is_some();
+            let Some(tx) = memory.tx_of(attempts).filter(open) else { continue };
             let told = vec![Told::with(EventKind::TxReorged, json!({"blockNumber": block_number}))];
             let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reorged], told, |facts| {
                 facts.mined = None;
@@ -71,6 +68,13 @@ impl Lane {
                 facts.wait = Some(WaitReason::Reorged { block_number });
             });
             draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+        }
+        // A nonce whose foreign use vanished goes back to its transaction, or to whoever comes next.
+        for nonce in memory.foreign_from(from) {
+            let bound = memory.tx_at(nonce).is_some();
+            let write =
+                if bound { AllocationWrite::Settle { nonce } } else { AllocationWrite::Recycle { nonce } };
+            draft.writes.allocations.push(write);
         }
         if let Some(run) = &mut draft.cursor.run {
             run.consumed = from;
@@ -111,9 +115,9 @@ impl Lane {
         for hash in self.suspects(memory) {
             match self.chain.calls.receipt(hash).await {
                 Ok(Some(receipt)) => receipts.push(receipt),
-                Ok(None) => {}
-                // Nothing can be said; ask for all of them soon.
-                Err(_) => memory.asked_at = self.try_again_soon(),
+                // A block names it and this endpoint has no receipt yet, or nothing can be said: ask again soon.
+                Ok(None) if self.chain.heads.ring().holds(hash, 0).is_none() => {}
+                Ok(None) | Err(_) => memory.asked_at = self.try_again_soon(),
             }
         }
         if receipts.is_empty() {
@@ -128,12 +132,12 @@ impl Lane {
             let found =
                 attempts.iter().find_map(|a| receipts.iter().find(|r| r.hash == a.hash).map(|r| (a, r)));
             let Some((attempt, receipt)) = found.filter(|_| nonce == consumed) else { break };
-            if self.is_canonical(receipt.block).await != Some(true) {
+            if self.is_canonical(&self.chain.heads.ring(), receipt.block).await != Some(true) {
                 unclear = true;
                 break;
             }
             consumed = nonce.next();
-            if let Some(tx) = memory.tx_of(attempts) {
+            if let Some(tx) = memory.tx_of(attempts).filter(|tx| tx.facts.state.is_bound()) {
                 let status = u8::from(receipt.succeeded);
                 let told = vec![Told::with(
                     EventKind::TxReceiptUpdated,
@@ -193,18 +197,38 @@ impl Lane {
                 }
             } else if let Some(tx) = memory.tx_at(resolved) {
                 let Some(mined) = tx.facts.mined.filter(|m| deep(m.block_number, required)) else { break };
+                // The view may have changed since receipts were last taken back.
+                if self.is_canonical(&ring, block_of(&mined)).await != Some(true) {
+                    break;
+                }
                 draft.writes.txs.push(end(tx, &mined, head, now)?);
             }
             resolved = resolved.next();
         }
         let mut settled = run.settled;
-        while settled < resolved {
-            let displaced = memory.tx_at(settled).filter(|tx| tx.facts.state.is_bound());
-            if let (Some(exhibit), Some(tx)) = (memory.foreign(settled), displaced) {
-                if !deep(exhibit.block_number, required.max(self.patience())) {
-                    break;
+        while settled < resolved.min(run.consumed) {
+            let bound = memory.tx_at(settled).filter(|tx| tx.facts.state.is_bound());
+            match (bound, memory.foreign(settled)) {
+                (Some(tx), Some(exhibit)) => {
+                    let block = BlockRef { number: exhibit.block_number, hash: exhibit.block_hash };
+                    let patient = deep(exhibit.block_number, required.max(self.patience()));
+                    // Its bytes are void only as long as that block stands.
+                    if !patient || self.is_canonical(&ring, block).await != Some(true) {
+                        break;
+                    }
+                    draft.writes.txs.push(requeue(tx)?);
                 }
-                draft.writes.txs.push(requeue(tx)?);
+                // It got its nonce back after the foreign use had been resolved.
+                (Some(tx), None) if settled < run.resolved => {
+                    let Some(mined) = tx.facts.mined.filter(|m| deep(m.block_number, required)) else {
+                        break;
+                    };
+                    if self.is_canonical(&ring, block_of(&mined)).await != Some(true) {
+                        break;
+                    }
+                    draft.writes.txs.push(end(tx, &mined, head, now)?);
+                }
+                _ => {}
             }
             settled = settled.next();
         }
@@ -225,6 +249,10 @@ impl Lane {
     }
 }
 
+const fn block_of(mined: &Mined) -> BlockRef {
+    BlockRef { number: mined.block_number, hash: mined.block_hash }
+}
+
 fn mined(attempt: &StoredAttempt, receipt: &Receipt, at: gapless_core::time::Timestamp) -> Mined {
     Mined {
         hash: receipt.hash,
@@ -243,12 +271,7 @@ fn mined(attempt: &StoredAttempt, receipt: &Receipt, at: gapless_core::time::Tim
     }
 }
 
-fn end(
-    tx: &gapless_core::record::TxRecord,
-    mined: &Mined,
-    head: u64,
-    now: gapless_core::time::Timestamp,
-) -> Result<TxWrite, Stop> {
+fn end(tx: &TxRecord, mined: &Mined, head: u64, now: gapless_core::time::Timestamp) -> Result<TxWrite, Stop> {
     let confirmations = head.saturating_sub(mined.block_number);
     let (event, told, result) = if mined.succeeded {
         let told =
@@ -271,7 +294,7 @@ fn end(
 }
 
 /// A transaction whose nonce went to somebody else, for good: it needs another.
-fn requeue(tx: &gapless_core::record::TxRecord) -> Result<TxWrite, Stop> {
+fn requeue(tx: &TxRecord) -> Result<TxWrite, Stop> {
     metrics::counter!(names::TX_REQUEUED, "reason" => "foreign_use").increment(1);
     let told = vec![Told::with(EventKind::TxRequeued, json!({"reason": "nonce used by somebody else"}))];
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::SlotLostDeep], told, |facts| {

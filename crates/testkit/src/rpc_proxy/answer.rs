@@ -108,6 +108,7 @@ impl Item {
                 Fault::ErrorWithoutForward { code, message } | Fault::ErrorAfterForward { code, message },
             ) => Some(own("error", json!({"code": code, "message": message}))),
             Some(Fault::FixedResult(result)) => Some(own("result", result.clone())),
+            Some(Fault::Answer(invent)) => Some(own("result", invent(&self.call))),
             Some(Fault::Result(change)) => said.map(|said| change(&self.call, said)),
             _ => said,
         }

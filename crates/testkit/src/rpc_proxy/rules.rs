@@ -14,6 +14,9 @@ use serde_json::Value;
 /// Makes the answer a client sees from its request and the node's answer, both whole JSON-RPC objects.
 pub type Transform = Arc<dyn Fn(&Value, Value) -> Value + Send + Sync>;
 
+/// Makes a result from a request alone.
+pub type Invention = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
+
 /// What happens to a call.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -36,6 +39,8 @@ pub enum Fault {
     },
     /// Not forwarded; answered with this result.
     FixedResult(Value),
+    /// Not forwarded; answered with a result made from the request. See also [`Fault::answer`].
+    Answer(Invention),
     /// Forwarded; the node's answer is changed on its way back. See also [`Fault::result`].
     Result(Transform),
     /// Forwarded at once; the answer comes this much later.
@@ -52,13 +57,20 @@ impl Fault {
         Self::Result(Arc::new(change))
     }
 
+    /// [`Fault::Answer`] with this function.
+    pub fn answer(invent: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Self {
+        Self::Answer(Arc::new(invent))
+    }
+
     /// Whether the node gets the call.
     pub(super) fn forwards(&self) -> bool {
         match self {
             Self::DropAnswer | Self::ErrorAfterForward { .. } | Self::Result(_) | Self::Delay(_) => true,
-            Self::ErrorWithoutForward { .. } | Self::FixedResult(_) | Self::Hang | Self::HttpStatus(_) => {
-                false
-            }
+            Self::ErrorWithoutForward { .. }
+            | Self::FixedResult(_)
+            | Self::Answer(_)
+            | Self::Hang
+            | Self::HttpStatus(_) => false,
         }
     }
 }
@@ -72,6 +84,7 @@ impl fmt::Debug for Fault {
             }
             Self::ErrorAfterForward { code, message } => write!(f, "ErrorAfterForward({code}, {message})"),
             Self::FixedResult(result) => write!(f, "FixedResult({result})"),
+            Self::Answer(_) => f.write_str("Answer(..)"),
             Self::Result(_) => f.write_str("Result(..)"),
             Self::Delay(by) => write!(f, "Delay({by:?})"),
             Self::Hang => f.write_str("Hang"),

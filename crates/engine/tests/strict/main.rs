@@ -1,0 +1,15 @@
+//! The strict lane on a real chain, with everything the outside world does to it: lost and false answers, lagging
+//! and rate-limiting endpoints, foreign use of the key, reorgs. Whatever happens, each request takes effect once, in an
+//! unbroken run of nonces.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod contracts;
+mod gray_zone;
+mod lagging;
+mod ordinary;
+mod peers;
+mod prepare;
+mod protect;
+mod reorg;
+mod support;
