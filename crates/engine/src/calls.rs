@@ -7,10 +7,10 @@ use gapless_core::attempt::StoredAttempt;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
 use gapless_core::text::NodeText;
-use tokio_util::task::TaskTracker;
 
 use crate::batcher::Batcher;
 use crate::names;
+use crate::tasks::Tasks;
 
 /// Most calls in one request to a node.
 const BATCH: usize = 100;
@@ -23,9 +23,9 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Starts the two services on the tracker; they end with the last handle.
+    /// Starts the two services; they end with the last handle.
     #[must_use]
-    pub fn start(chain: &Arc<dyn Chain>, tasks: &TaskTracker) -> Self {
+    pub fn start(chain: &Arc<dyn Chain>, tasks: &Tasks) -> Self {
         let (sends, send_service) = Batcher::new(BATCH);
         let sender = chain.clone();
         tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {

@@ -10,7 +10,6 @@ use gapless_core::ports::store::{Store, StoreResult};
 use gapless_core::submitter::ChainId;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::calls::Calls;
 use crate::handle::Handle;
@@ -20,6 +19,7 @@ use crate::keeper::{Keeper, KeeperOptions};
 use crate::lane::{ChainTools, Lane, Tools};
 use crate::points::Points;
 use crate::registry::Registry;
+use crate::tasks::Tasks;
 use crate::writer::Writer;
 
 /// How an engine runs.
@@ -51,6 +51,7 @@ pub struct Engine {
     registry: Registry,
     handle: Handle,
     parts: Parts,
+    tasks: Tasks,
 }
 
 struct Parts {
@@ -92,13 +93,20 @@ impl Engine {
             heads: Arc::new(heads),
         };
         let parts = Parts { trackers, intake: intake_service, work };
-        Ok((Self { options, store, clock, registry, handle: handle.clone(), parts }, handle))
+        let tasks = Tasks::default();
+        Ok((Self { options, store, clock, registry, handle: handle.clone(), parts, tasks }, handle))
+    }
+
+    /// Starts every task by `tasks` instead of on the runtime that runs the engine.
+    #[must_use]
+    pub fn on(self, tasks: Tasks) -> Self {
+        Self { tasks, ..self }
     }
 
     /// Runs until cancelled, then drains: lanes finish the write in hand and leases are given back.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { options, store, clock, registry, handle, parts } = self;
-        let (tasks, background) = (TaskTracker::new(), CancellationToken::new());
+        let Self { options, store, clock, registry, handle, parts, tasks } = self;
+        let background = CancellationToken::new();
         for tracker in parts.trackers {
             tasks.spawn(tracker.run(background.clone()));
         }
@@ -150,7 +158,6 @@ impl Engine {
         keeper.run(parts.work, stop).await;
         background.cancel();
         drop(handle);
-        tasks.close();
         // What still waits for an answer (askers of intake and calls) ends with its handles; nobody is waited for.
     }
 }
