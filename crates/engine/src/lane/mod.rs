@@ -160,7 +160,8 @@ impl Lane {
     async fn wait(&mut self, memory: &Memory, next: Duration) -> bool {
         // Only a lane that watches slots cares about heads.
         let watches = memory.watches();
-        let mut heads = self.chain.heads.clone();
+        // Its own receiver, not a copy: a copy would show the same old head as news for ever, and the lane would spin.
+        let heads = &mut self.chain.heads;
         tokio::select! {
             biased;
             () = self.seat.stop.cancelled() => false,
