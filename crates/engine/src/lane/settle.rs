@@ -191,6 +191,11 @@ impl Lane {
                 }
             } else if let Some(tx) = memory.tx_at(resolved) {
                 let Some(mined) = tx.facts.mined.filter(|m| deep(m.block_number, required)) else { break };
+                // The head may have moved since blocks were compared: a depth counts only in a view that holds the block.
+                let block = BlockRef { number: mined.block_number, hash: mined.block_hash };
+                if self.is_canonical(block).await != Some(true) {
+                    break;
+                }
                 draft.writes.txs.push(end(tx, &mined, head, now)?);
             }
             resolved = resolved.next();
