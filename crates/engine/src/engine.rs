@@ -52,6 +52,8 @@ pub struct Engine {
     handle: Handle,
     parts: Parts,
     tasks: Tasks,
+    #[cfg(feature = "test-hooks")]
+    sends_first: bool,
 }
 
 struct Parts {
@@ -93,8 +95,18 @@ impl Engine {
             heads: Arc::new(heads),
         };
         let parts = Parts { trackers, intake: intake_service, work };
-        let tasks = Tasks::default();
-        Ok((Self { options, store, clock, registry, handle: handle.clone(), parts, tasks }, handle))
+        let engine = Self {
+            options,
+            store,
+            clock,
+            registry,
+            handle: handle.clone(),
+            parts,
+            tasks: Tasks::default(),
+            #[cfg(feature = "test-hooks")]
+            sends_first: false,
+        };
+        Ok((engine, handle))
     }
 
     /// Starts every task by `tasks` instead of on the runtime that runs the engine.
@@ -103,9 +115,18 @@ impl Engine {
         Self { tasks, ..self }
     }
 
+    /// Breaks durable-first: bytes go to the chain before they are stored.
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn sending_before_storing(self) -> Self {
+        Self { sends_first: true, ..self }
+    }
+
     /// Runs until cancelled, then drains: lanes finish the write in hand and leases are given back.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { options, store, clock, registry, handle, parts, tasks } = self;
+        #[cfg(feature = "test-hooks")]
+        let sends_first = self.sends_first;
+        let Self { options, store, clock, registry, handle, parts, tasks, .. } = self;
         let background = CancellationToken::new();
         for tracker in parts.trackers {
             tasks.spawn(tracker.run(background.clone()));
@@ -127,6 +148,8 @@ impl Engine {
             clock: clock.clone(),
             points: options.points.clone(),
             idle_release: options.idle_release,
+            #[cfg(feature = "test-hooks")]
+            sends_first,
         };
         let (lane_tasks, served) = (tasks.clone(), registry.clone());
         let keeper = Keeper {

@@ -132,6 +132,8 @@ impl Lane {
             return Ok(false);
         };
         let Some(attempt) = self.sign(&tx, nonce, prepared).await else { return Ok(false) };
+        #[cfg(feature = "test-hooks")]
+        self.send_unstored(&attempt).await;
         let Some(run) = memory.run() else { return Ok(false) };
         let now = self.database_time();
         let mut draft = self.draft(memory)?;

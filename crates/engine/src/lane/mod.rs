@@ -15,6 +15,8 @@ mod ownership;
 mod prepare;
 mod reconcile;
 mod settle;
+#[cfg(feature = "test-hooks")]
+mod unstored;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,9 @@ pub struct Tools {
     pub points: Points,
     /// How long a lane with nothing to do keeps its lease.
     pub idle_release: Duration,
+    /// Whether bytes go out before they are stored.
+    #[cfg(feature = "test-hooks")]
+    pub sends_first: bool,
 }
 
 /// One chain as lanes use it.
