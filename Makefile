@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test fmt fmt-check lint bench-store bench-strict deny clean
+.PHONY: help setup demo test sim fmt fmt-check lint bench-store bench-strict deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: setup ## A local chain, sample transactions to CONFIRMED, and an API to pl
 
 test: setup fmt-check lint ## Format check, lints and all tests
 	@scripts/test.sh
+
+sim: ## 1,000 seeded worlds: crashes, takeovers, lost answers, reorgs; every invariant after every step
+	cargo run --quiet -p gapless-sim -- --seeds 1000
 
 fmt: ## Format all Rust code
 	cargo fmt --all

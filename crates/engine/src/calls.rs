@@ -9,10 +9,10 @@ use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
 use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
 use metrics::Gauge;
-use tokio_util::task::TaskTracker;
 
 use crate::batcher::Batcher;
 use crate::names;
+use crate::tasks::Tasks;
 
 /// Most calls in one request to a node.
 const BATCH: usize = 100;
@@ -42,9 +42,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Calls {
-    /// Starts the two services on the tracker; they end with the last handle.
+    /// Starts the two services; they end with the last handle.
     #[must_use]
-    pub fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &TaskTracker) -> Self {
+    pub fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &Tasks) -> Self {
         let (sends, send_service) = Batcher::new(BATCH);
         let sender = chain.clone();
         tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {

@@ -10,7 +10,6 @@ use gapless_core::ports::store::{Store, StoreResult};
 use gapless_core::submitter::ChainId;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::balances::Balances;
 use crate::calls::Calls;
@@ -23,6 +22,7 @@ use crate::keeper::{Keeper, KeeperOptions};
 use crate::lane::{ChainTools, Lane, Tools};
 use crate::points::Points;
 use crate::registry::Registry;
+use crate::tasks::Tasks;
 use crate::writer::Writer;
 
 /// How an engine runs.
@@ -54,6 +54,9 @@ pub struct Engine {
     registry: Registry,
     handle: Handle,
     parts: Parts,
+    tasks: Tasks,
+    #[cfg(feature = "test-hooks")]
+    sends_first: bool,
 }
 
 struct Parts {
@@ -107,13 +110,39 @@ impl Engine {
             balances: Arc::new(Balances::new(clock.clone(), registry.clone())),
         };
         let parts = Parts { trackers, intake: intake_service, work };
-        Ok((Self { options, store, clock, registry, handle: handle.clone(), parts }, handle))
+        let engine = Self {
+            options,
+            store,
+            clock,
+            registry,
+            handle: handle.clone(),
+            parts,
+            tasks: Tasks::default(),
+            #[cfg(feature = "test-hooks")]
+            sends_first: false,
+        };
+        Ok((engine, handle))
+    }
+
+    /// Starts every task by `tasks` instead of on the runtime that runs the engine.
+    #[must_use]
+    pub fn on(self, tasks: Tasks) -> Self {
+        Self { tasks, ..self }
+    }
+
+    /// Breaks durable-first: bytes go to the chain before they are stored.
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn sending_before_storing(self) -> Self {
+        Self { sends_first: true, ..self }
     }
 
     /// Runs until cancelled, then drains: lanes finish the write in hand and leases are given back.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { options, store, clock, registry, handle, parts } = self;
-        let (tasks, background) = (TaskTracker::new(), CancellationToken::new());
+        #[cfg(feature = "test-hooks")]
+        let sends_first = self.sends_first;
+        let Self { options, store, clock, registry, handle, parts, tasks, .. } = self;
+        let background = CancellationToken::new();
         let _ = handle.gate.stopping.set(stop.clone());
         for tracker in parts.trackers {
             tasks.spawn(tracker.run(background.clone()));
@@ -135,6 +164,8 @@ impl Engine {
             clock: clock.clone(),
             points: options.points.clone(),
             idle_release: options.idle_release,
+            #[cfg(feature = "test-hooks")]
+            sends_first,
         };
         let (lane_tasks, served) = (tasks.clone(), registry.clone());
         let keeper = Keeper {
@@ -166,7 +197,6 @@ impl Engine {
         keeper.run(parts.work, stop).await;
         background.cancel();
         drop(handle);
-        tasks.close();
         // What still waits for an answer (askers of intake and calls) ends with its handles; nobody is waited for.
     }
 }

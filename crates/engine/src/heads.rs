@@ -4,12 +4,12 @@
 //! at its height on a chain that is at least as high.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::ports::chain::{Block, BlockRef, Chain, ChainError, ChainResult};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Blocks kept. A reorg deeper than this is answered by asking the chain.
@@ -71,10 +71,33 @@ impl Ring {
     }
 }
 
+/// The present ring and how often it changed. Not a `watch` channel: that one wakes its receivers in random order, and
+/// the same blocks would not give the same history twice.
+#[derive(Default)]
+struct Board {
+    ring: Mutex<(u64, Arc<Ring>)>,
+    changed: Notify,
+}
+
+impl Board {
+    fn read(&self) -> (u64, Arc<Ring>) {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn post(&self, ring: Ring) {
+        let mut posted = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        *posted = (posted.0 + 1, Arc::new(ring));
+        drop(posted);
+        self.changed.notify_waiters();
+    }
+}
+
 /// What lanes hold of a chain's tracker.
 #[derive(Clone)]
 pub struct Heads {
-    ring: watch::Receiver<Arc<Ring>>,
+    board: Arc<Board>,
+    /// The change this holder has waited for last.
+    seen: u64,
     poke: Arc<Notify>,
 }
 
@@ -82,13 +105,20 @@ impl Heads {
     /// The present ring.
     #[must_use]
     pub fn ring(&self) -> Arc<Ring> {
-        self.ring.borrow().clone()
+        self.board.read().1
     }
 
-    /// Waits for another head. Ends only with the tracker.
+    /// Waits for another head than the one this holder waited for last.
     pub async fn changed(&mut self) {
-        if self.ring.changed().await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            // Made before looking: a change in between is not missed.
+            let changed = self.board.changed.notified();
+            let (version, _) = self.board.read();
+            if version != self.seen {
+                self.seen = version;
+                return;
+            }
+            changed.await;
         }
     }
 
@@ -101,7 +131,7 @@ impl Heads {
 /// Follows one chain.
 pub struct Tracker {
     chain: Arc<dyn Chain>,
-    ring: watch::Sender<Arc<Ring>>,
+    board: Arc<Board>,
     poke: Arc<Notify>,
     poll: Duration,
     /// Blocks of walks that did not come to an end. A backend that lags lacks now this parent, now that one: without
@@ -113,10 +143,9 @@ impl Tracker {
     /// A tracker and its handle. `poll` is how often to look.
     #[must_use]
     pub fn new(chain: Arc<dyn Chain>, poll: Duration) -> (Self, Heads) {
-        let (sender, ring) = watch::channel(Arc::new(Ring::default()));
-        let poke = Arc::new(Notify::new());
-        let walked = HashMap::new();
-        (Self { chain, ring: sender, poke: poke.clone(), poll, walked }, Heads { ring, poke })
+        let (board, poke) = (Arc::<Board>::default(), Arc::new(Notify::new()));
+        let heads = Heads { board: board.clone(), seen: 0, poke: poke.clone() };
+        (Self { chain, board, poke, poll, walked: HashMap::new() }, heads)
     }
 
     /// Runs until cancelled.
@@ -139,7 +168,7 @@ impl Tracker {
 
     async fn look(&mut self) -> ChainResult<()> {
         let head = self.chain.head().await?;
-        let ring = self.ring.borrow().clone();
+        let (_, ring) = self.board.read();
         if let Some(seen) = ring.head() {
             let lags = head.this.number < seen.this.number;
             if head.this == seen.this || lags {
@@ -148,7 +177,7 @@ impl Tracker {
         }
         let branch = self.branch_to(&ring, head).await?;
         self.walked.clear();
-        self.ring.send_replace(Arc::new(ring.with(branch)));
+        self.board.post(ring.with(branch));
         Ok(())
     }
 

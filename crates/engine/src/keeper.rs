@@ -3,7 +3,7 @@
 //! The keeper never touches transactions. It owns the truth about which lanes this process may run and until when;
 //! lanes read it through a [`LeaseCell`] before every write and every broadcast.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Keeper {
     /// Runs until cancelled, then drains: every lane finishes its write, and every lease is given back.
     pub async fn run(self, mut work: mpsc::Receiver<SubmitterId>, stop: CancellationToken) {
         let (ends, mut ended) = mpsc::channel(1_024);
-        let mut seats: HashMap<SubmitterId, Seated> = HashMap::new();
+        let mut seats: BTreeMap<SubmitterId, Seated> = BTreeMap::new();
         let mut renew = tokio::time::interval(self.options.renew);
         let mut sweep = tokio::time::interval(self.options.sweep);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -174,7 +174,7 @@ impl Keeper {
     /// Wakes lanes that run here; takes those that nobody runs; tells whoever runs the others.
     async fn attend(
         &self,
-        seats: &mut HashMap<SubmitterId, Seated>,
+        seats: &mut BTreeMap<SubmitterId, Seated>,
         mut wanted: Vec<SubmitterId>,
         ends: &mpsc::Sender<(SubmitterId, LaneEnd)>,
     ) {
@@ -230,7 +230,7 @@ impl Keeper {
 
     fn seat(
         &self,
-        seats: &mut HashMap<SubmitterId, Seated>,
+        seats: &mut BTreeMap<SubmitterId, Seated>,
         submitter: SubmitterId,
         grant: Grant,
         sent_at: Tick,
@@ -250,7 +250,7 @@ impl Keeper {
         }
     }
 
-    async fn renew(&self, seats: &mut HashMap<SubmitterId, Seated>) {
+    async fn renew(&self, seats: &mut BTreeMap<SubmitterId, Seated>) {
         if seats.is_empty() {
             return;
         }
@@ -281,7 +281,7 @@ impl Keeper {
 
     async fn seat_is_free(
         &self,
-        seats: &mut HashMap<SubmitterId, Seated>,
+        seats: &mut BTreeMap<SubmitterId, Seated>,
         submitter: &SubmitterId,
         end: LaneEnd,
     ) {

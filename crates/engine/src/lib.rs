@@ -4,7 +4,7 @@
 //! ([`lane`]), and shares what is cheaper together: accepting ([`intake`]), fenced writes ([`writer`]), broadcasts and
 //! receipts ([`calls`]), and one view of each chain's head ([`heads`]).
 //!
-//! Everything comes in from outside: ports, clock, spawning (the caller's tokio runtime). There is no global state
+//! Everything comes in from outside: ports, clock, spawning ([`tasks`]). There is no global state
 //! and no thread of our own, so a simulator can run the same code on paused time.
 
 mod balances;
@@ -26,6 +26,7 @@ pub mod registry;
 pub mod settings;
 mod submit;
 pub mod submitters;
+pub mod tasks;
 pub mod view;
 pub mod writer;
 

@@ -1,6 +1,6 @@
 //! Which submitters this process can run: their settings, signer and chain.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use gapless_core::ports::chain::Chain;
@@ -24,8 +24,8 @@ pub struct Submitter {
 /// Everything configured. Submitters may be added while running.
 #[derive(Clone, Default)]
 pub struct Registry {
-    chains: Arc<RwLock<HashMap<ChainId, Arc<dyn Chain>>>>,
-    submitters: Arc<RwLock<HashMap<SubmitterId, Submitter>>>,
+    chains: Arc<RwLock<BTreeMap<ChainId, Arc<dyn Chain>>>>,
+    submitters: Arc<RwLock<BTreeMap<SubmitterId, Submitter>>>,
     defaults: LaneSettings,
 }
 

@@ -144,6 +144,8 @@ impl Lane {
                 return Ok(false);
             }
         };
+        #[cfg(feature = "test-hooks")]
+        self.send_unstored(&attempt).await;
         let Some(run) = memory.run() else { return Ok(false) };
         let now = self.database_time();
         let mut draft = self.draft(memory)?;

@@ -15,6 +15,8 @@ mod ownership;
 mod prepare;
 mod reconcile;
 mod settle;
+#[cfg(feature = "test-hooks")]
+mod unstored;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +64,9 @@ pub struct Tools {
     pub points: Points,
     /// How long a lane with nothing to do keeps its lease.
     pub idle_release: Duration,
+    /// Whether bytes go out before they are stored.
+    #[cfg(feature = "test-hooks")]
+    pub sends_first: bool,
 }
 
 /// One chain as lanes use it.
@@ -160,7 +165,8 @@ impl Lane {
     async fn wait(&mut self, memory: &Memory, next: Duration) -> bool {
         // Only a lane that watches slots cares about heads.
         let watches = memory.watches();
-        let mut heads = self.chain.heads.clone();
+        // Its own receiver, not a copy: a copy would show the same old head as news for ever, and the lane would spin.
+        let heads = &mut self.chain.heads;
         tokio::select! {
             biased;
             () = self.seat.stop.cancelled() => false,

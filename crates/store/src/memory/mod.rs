@@ -46,6 +46,14 @@ impl MemoryStore {
         Self { clock, state: Mutex::new(State::new(epoch)), notices: Notices::default() }
     }
 
+    /// Ignores owner, token, expiry and version from now on.
+    #[cfg(feature = "test-hooks")]
+    #[must_use]
+    pub fn without_fence(self) -> Self {
+        self.lock().0.fenced = false;
+        self
+    }
+
     fn lock(&self) -> (MutexGuard<'_, State>, Timestamp) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state, self.clock.now())

@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) outbox: Vec<EventRow>,
     pub(super) orders: u64,
     pub(super) commits: u64,
+    /// Off only where a test wants to see what the fence is good for.
+    pub(super) fenced: bool,
 }
 
 impl State {
@@ -91,6 +93,7 @@ impl State {
             outbox: Vec::new(),
             orders: 0,
             commits: 1,
+            fenced: true,
         }
     }
 
