@@ -160,7 +160,8 @@ impl Lane {
     async fn wait(&mut self, memory: &Memory, next: Duration) -> bool {
         // Only a lane that watches slots cares about heads.
         let watches = memory.watches();
-        let mut heads = self.chain.heads.clone();
+        // The lane's own view, not a copy of it: a copy would find the same head new for ever.
+        let heads = &mut self.chain.heads;
         tokio::select! {
             biased;
             () = self.seat.stop.cancelled() => false,
