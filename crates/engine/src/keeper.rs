@@ -267,7 +267,10 @@ impl Keeper {
                             seat.lease.set(grant, sent_at);
                         }
                         Renewal::Renewed(_) => {}
-                        Renewal::Lost if seat.lease.grant().token() == old.token() => seat.stop.cancel(),
+                        // Without the guard nothing but a fenced write may end a lane.
+                        Renewal::Lost if self.options.guard && seat.lease.grant().token() == old.token() => {
+                            seat.stop.cancel();
+                        }
                         Renewal::Lost => {}
                     }
                 }
@@ -289,8 +292,15 @@ impl Keeper {
         };
         let grant = seat.lease.grant();
         info!(submitter = %submitter, node_id = self.owner.node(), fencing_token = grant.token().0, ?parting, "lane released");
-        if let Err(error) = self.store.release(&[(grant, parting)]).await {
-            warn!(%error, "a lease was not given back; it will expire");
+        match self.store.release(&[(grant, parting)]).await {
+            // Work is left: whoever else can do it should not have to wait for its next sweep.
+            Ok(released) if parting == Parting::Unfinished && released == [true] => {
+                if let Err(error) = self.store.notify(std::slice::from_ref(submitter)).await {
+                    warn!(%error, "other nodes cannot be told; their sweep will find it");
+                }
+            }
+            Ok(_) => {}
+            Err(error) => warn!(%error, "a lease was not given back; it will expire"),
         }
     }
 }
