@@ -16,7 +16,8 @@ async fn a_hundred_times(world: &World, nodes: &[usize], request_id: &str) -> St
     let new = answers.iter().filter(|(status, _)| *status == 202).count();
     let known = answers.iter().filter(|(status, _)| *status == 200).count();
     assert_eq!((new, known), (1, 99), "one is new, the others are told so");
-    let ids: BTreeSet<_> = answers.iter().map(|(_, view)| view["txId"].as_str().unwrap().to_owned()).collect();
+    let ids: BTreeSet<_> =
+        answers.iter().map(|(_, view)| view["txId"].as_str().unwrap().to_owned()).collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
     ids.into_iter().next().unwrap()
 }

@@ -71,7 +71,9 @@ async fn an_endpoint_of_another_chain_is_quarantined_and_named() {
     assert_eq!(status, 200, "{ready}");
     let body = json!({ "submitter": ADDRESS, "requestId": "r", "payload": { "to": SINK, "value": "1" } });
     let (_, made) = setup.post("/api/v1/tx", &body).await;
-    let mined = || async { (right.rpc("eth_getBalance", json!([SINK, "latest"])).await.unwrap() == "0x1").then_some(()) };
+    let mined = || async {
+        (right.rpc("eth_getBalance", json!([SINK, "latest"])).await.unwrap() == "0x1").then_some(())
+    };
     eventually(PATIENCE, "the transfer", mined).await.unwrap();
     right.rpc("anvil_mine", json!(["0x2"])).await.unwrap();
     assert_eq!(ended(&setup, made["txId"].as_str().unwrap()).await["state"], "CONFIRMED");

@@ -36,8 +36,10 @@ async fn sigterm_under_load_ends_well_and_the_other_node_goes_on_within_a_second
         let told = Instant::now();
         world.signal(0, Signal::SIGTERM);
         loop {
-            let owner: String =
-                sqlx::query_scalar("SELECT owner_node FROM submitter_lease").fetch_one(&mut db).await.unwrap();
+            let owner: String = sqlx::query_scalar("SELECT owner_node FROM submitter_lease")
+                .fetch_one(&mut db)
+                .await
+                .unwrap();
             if owner == "node-b" || told.elapsed() > PATIENCE {
                 return told.elapsed();
             }

@@ -37,6 +37,7 @@ async fn a_wakes_and_changes_nothing(
 ) {
     world.assert_all_happened_once(B, ids).await;
     let (before, told) = (audit.writes().await, written_by_a(world));
+    assert!(audit.tokens().await.len() > 1, "both have written");
     world.signal(A, Signal::SIGCONT);
     eventually(PATIENCE, "the woken node to notice", || async { noticed().await }).await.unwrap();
     assert_eq!(audit.writes().await, before, "the woken node wrote");
@@ -78,10 +79,10 @@ async fn without_guard(point: Point) {
         let full = Fault::ErrorWithoutForward { code: -32_000, message: "txpool is full".into() };
         world.proxy.add(Rule::new("eth_sendRawTransaction", full).times(1));
     }
+    std::fs::write(&armed_by, "").unwrap();
     for id in &ids {
         world.post(B, id).await;
     }
-    std::fs::write(&armed_by, "").unwrap();
     if point == Point::DuringCommand {
         world.command(B, "pause").await;
     }
@@ -92,10 +93,7 @@ async fn without_guard(point: Point) {
     }
     let fenced = async || {
         let metrics = world.setups[A].text("/metrics").await?;
-        metrics
-            .lines()
-            .any(|line| line == "gapless_lease_fenced_total{operation=\"commit\"} 1")
-            .then_some(())
+        metrics.lines().any(|line| line == "gapless_lease_fenced_total{operation=\"commit\"} 1").then_some(())
     };
     a_wakes_and_changes_nothing(&world, &mut audit, &ids, fenced).await;
 }
