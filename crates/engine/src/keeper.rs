@@ -134,7 +134,14 @@ pub struct Keeper {
 
 impl Keeper {
     /// Runs until cancelled, then drains: every lane finishes its write, and every lease is given back.
-    pub async fn run(self, mut work: mpsc::Receiver<SubmitterId>, stop: CancellationToken) {
+    ///
+    /// `work` is this node's own news, passed on to whoever runs the lane; `heard` is what others passed on.
+    pub async fn run(
+        self,
+        mut work: mpsc::Receiver<SubmitterId>,
+        mut heard: mpsc::Receiver<SubmitterId>,
+        stop: CancellationToken,
+    ) {
         let (ends, mut ended) = mpsc::channel(1_024);
         let mut seats: HashMap<SubmitterId, Seated> = HashMap::new();
         let mut renew = tokio::time::interval(self.options.renew);
@@ -148,11 +155,12 @@ impl Keeper {
                 _ = renew.tick() => self.renew(&mut seats).await,
                 Some((submitter, end)) = ended.recv() => self.seat_is_free(&mut seats, &submitter, end).await,
                 Some(submitter) = work.recv() => {
-                    let mut wanted = vec![submitter];
-                    while let Ok(more) = work.try_recv() {
-                        wanted.push(more);
-                    }
-                    self.attend(&mut seats, wanted, &ends).await;
+                    let elsewhere = self.attend(&mut seats, all(submitter, &mut work), &ends).await;
+                    self.tell(&elsewhere).await;
+                }
+                // Never passed on again: a node hears its own words too, and two would talk without end.
+                Some(submitter) = heard.recv() => {
+                    self.attend(&mut seats, all(submitter, &mut heard), &ends).await;
                 }
                 _ = sweep.tick() => {
                     if let Ok(wanted) = self.store.claimable(&self.options.terms, CLAIM).await {
@@ -168,13 +176,14 @@ impl Keeper {
         }
     }
 
-    /// Wakes lanes that run here; takes those that nobody runs; tells whoever runs the others.
+    /// Wakes lanes that run here; takes those that nobody runs. Those that others run.
     async fn attend(
         &self,
         seats: &mut HashMap<SubmitterId, Seated>,
         mut wanted: Vec<SubmitterId>,
         ends: &mpsc::Sender<(SubmitterId, LaneEnd)>,
-    ) {
+    ) -> Vec<SubmitterId> {
+        let mut elsewhere = Vec::new();
         wanted.sort();
         wanted.dedup();
         wanted.retain(|submitter| match seats.get(submitter) {
@@ -185,17 +194,16 @@ impl Keeper {
             None => (self.serves)(submitter),
         });
         if wanted.is_empty() {
-            return;
+            return elsewhere;
         }
         let sent_at = self.clock.tick();
         let acquired = match self.store.acquire(&self.owner, &wanted, &self.options.terms).await {
             Ok(acquired) => acquired,
             Err(error) => {
                 warn!(%error, "lanes cannot be acquired");
-                return;
+                return elsewhere;
             }
         };
-        let mut elsewhere = Vec::new();
         for (submitter, acquired) in wanted.into_iter().zip(acquired) {
             match acquired {
                 Acquired::Held { kind, grant } => {
@@ -222,8 +230,12 @@ impl Keeper {
                 Acquired::Busy | Acquired::UnknownSubmitter => {}
             }
         }
-        if !elsewhere.is_empty()
-            && let Err(error) = self.store.notify(&elsewhere).await
+        elsewhere
+    }
+
+    async fn tell(&self, submitters: &[SubmitterId]) {
+        if !submitters.is_empty()
+            && let Err(error) = self.store.notify(submitters).await
         {
             warn!(%error, "other nodes cannot be told; their sweep will find it");
         }
@@ -295,14 +307,21 @@ impl Keeper {
         match self.store.release(&[(grant, parting)]).await {
             // Work is left: whoever else can do it should not have to wait for its next sweep.
             Ok(released) if parting == Parting::Unfinished && released == [true] => {
-                if let Err(error) = self.store.notify(std::slice::from_ref(submitter)).await {
-                    warn!(%error, "other nodes cannot be told; their sweep will find it");
-                }
+                self.tell(std::slice::from_ref(submitter)).await;
             }
             Ok(_) => {}
             Err(error) => warn!(%error, "a lease was not given back; it will expire"),
         }
     }
+}
+
+/// A word and whatever else waits behind it.
+fn all(first: SubmitterId, channel: &mut mpsc::Receiver<SubmitterId>) -> Vec<SubmitterId> {
+    let mut words = vec![first];
+    while let Ok(more) = channel.try_recv() {
+        words.push(more);
+    }
+    words
 }
 
 fn count(result: &'static str) {
