@@ -59,7 +59,9 @@ mod points {
     }
 
     /// A point and the how-manieth time it counts.
-    fn wish(name: &str) -> anyhow::Result<Option<(Point, u64)>> {
+    type Wish = (Point, u64);
+
+    fn wish(name: &str) -> anyhow::Result<Option<Wish>> {
         let Ok(wish) = std::env::var(name) else { return Ok(None) };
         let (point, count) = wish.split_once(':').unwrap_or((&wish, "1"));
         let names = || Point::ALL.map(Point::name).join(", ");
@@ -71,7 +73,7 @@ mod points {
     }
 
     pub(super) fn from_env() -> anyhow::Result<Points> {
-        let reactions: [(Option<(Point, u64)>, fn()); 2] = [
+        let reactions: [(Option<Wish>, fn()); 2] = [
             (wish("GAPLESS_CRASH_AT")?, || std::process::abort()),
             (wish("GAPLESS_FREEZE_AT")?, || {
                 let _ = raise(Signal::SIGSTOP);

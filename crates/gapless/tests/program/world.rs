@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use gapless_store::postgres::{PostgresOptions, PostgresStore};
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::postgres::{PgCluster, TestDb};
@@ -137,12 +138,16 @@ impl World {
 
     /// Everything ends CONFIRMED, and the chain shows each effect once and a run of nonces without a hole.
     pub(crate) async fn assert_all_happened_once(&self, asked: usize, request_ids: &[String]) {
-        for id in request_ids {
-            let tx_id = self.post(asked, id).await;
-            let view = ended(&self.setups[asked], &tx_id).await;
-            assert_eq!(view["state"], "CONFIRMED", "{view}");
+        for some in request_ids.chunks(20) {
+            join_all(some.iter().map(|id| self.assert_confirmed(asked, id))).await;
         }
         counter::assert_once_each(&self.anvil, request_ids).await;
+    }
+
+    async fn assert_confirmed(&self, asked: usize, request_id: &str) {
+        let tx_id = self.post(asked, request_id).await;
+        let view = ended(&self.setups[asked], &tx_id).await;
+        assert_eq!(view["state"], "CONFIRMED", "{view}");
     }
 
     /// Waits until the chain counts this many transactions of the submitter.
