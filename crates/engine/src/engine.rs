@@ -148,7 +148,8 @@ impl Engine {
             tasks.spawn(tracker.run(background.clone()));
         }
         tasks.spawn(parts.intake.run(store.clone(), handle.work.clone(), options.points.clone()));
-        tasks.spawn(listen(store.clone(), handle.work.clone(), background.clone()));
+        let (hears, heard) = mpsc::channel(WORK);
+        tasks.spawn(listen(store.clone(), hears, background.clone()));
         let (writer, writer_service) = Writer::new();
         tasks.spawn(writer_service.run(store.clone(), clock.clone()));
 
@@ -194,7 +195,7 @@ impl Engine {
                 true
             }),
         };
-        keeper.run(parts.work, stop).await;
+        keeper.run(parts.work, heard, stop).await;
         background.cancel();
         drop(handle);
         // What still waits for an answer (askers of intake and calls) ends with its handles; nobody is waited for.
@@ -204,7 +205,7 @@ impl Engine {
 /// Hears other nodes' words about new work.
 async fn listen(
     store: Arc<dyn Store>,
-    work: mpsc::Sender<gapless_core::submitter::SubmitterId>,
+    hears: mpsc::Sender<gapless_core::submitter::SubmitterId>,
     stop: CancellationToken,
 ) {
     loop {
@@ -216,7 +217,7 @@ async fn listen(
         match heard {
             Ok(submitters) => {
                 for submitter in submitters {
-                    let _ = work.try_send(submitter);
+                    let _ = hears.try_send(submitter);
                 }
             }
             Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,

@@ -137,7 +137,14 @@ pub struct Keeper {
 
 impl Keeper {
     /// Runs until cancelled, then drains: every lane finishes its write, and every lease is given back.
-    pub async fn run(self, mut work: mpsc::Receiver<SubmitterId>, stop: CancellationToken) {
+    ///
+    /// `work` is this node's own news, passed on to whoever runs the lane; `heard` is what others passed on.
+    pub async fn run(
+        self,
+        mut work: mpsc::Receiver<SubmitterId>,
+        mut heard: mpsc::Receiver<SubmitterId>,
+        stop: CancellationToken,
+    ) {
         let (ends, mut ended) = mpsc::channel(1_024);
         let mut seats: BTreeMap<SubmitterId, Seated> = BTreeMap::new();
         let mut renew = tokio::time::interval(self.options.renew);
@@ -151,11 +158,12 @@ impl Keeper {
                 _ = renew.tick() => self.renew(&mut seats).await,
                 Some((submitter, end)) = ended.recv() => self.seat_is_free(&mut seats, &submitter, end).await,
                 Some(submitter) = work.recv() => {
-                    let mut wanted = vec![submitter];
-                    while let Ok(more) = work.try_recv() {
-                        wanted.push(more);
-                    }
-                    self.attend(&mut seats, wanted, &ends).await;
+                    let elsewhere = self.attend(&mut seats, all(submitter, &mut work), &ends).await;
+                    self.tell(&elsewhere).await;
+                }
+                // Never passed on again: a node hears its own words too, and two would talk without end.
+                Some(submitter) = heard.recv() => {
+                    self.attend(&mut seats, all(submitter, &mut heard), &ends).await;
                 }
                 _ = sweep.tick() => {
                     if let Ok(wanted) = self.store.claimable(&self.options.terms, CLAIM).await {
@@ -171,13 +179,14 @@ impl Keeper {
         }
     }
 
-    /// Wakes lanes that run here; takes those that nobody runs; tells whoever runs the others.
+    /// Wakes lanes that run here; takes those that nobody runs. Those that others run.
     async fn attend(
         &self,
         seats: &mut BTreeMap<SubmitterId, Seated>,
         mut wanted: Vec<SubmitterId>,
         ends: &mpsc::Sender<(SubmitterId, LaneEnd)>,
-    ) {
+    ) -> Vec<SubmitterId> {
+        let mut elsewhere = Vec::new();
         wanted.sort();
         wanted.dedup();
         wanted.retain(|submitter| match seats.get(submitter) {
@@ -188,17 +197,16 @@ impl Keeper {
             None => (self.serves)(submitter),
         });
         if wanted.is_empty() {
-            return;
+            return elsewhere;
         }
         let sent_at = self.clock.tick();
         let acquired = match self.store.acquire(&self.owner, &wanted, &self.options.terms).await {
             Ok(acquired) => acquired,
             Err(error) => {
                 warn!(%error, "lanes cannot be acquired");
-                return;
+                return elsewhere;
             }
         };
-        let mut elsewhere = Vec::new();
         for (submitter, acquired) in wanted.into_iter().zip(acquired) {
             match acquired {
                 Acquired::Held { kind, grant } => {
@@ -221,8 +229,12 @@ impl Keeper {
                 Acquired::Busy | Acquired::UnknownSubmitter => {}
             }
         }
-        if !elsewhere.is_empty()
-            && let Err(error) = self.store.notify(&elsewhere).await
+        elsewhere
+    }
+
+    async fn tell(&self, submitters: &[SubmitterId]) {
+        if !submitters.is_empty()
+            && let Err(error) = self.store.notify(submitters).await
         {
             warn!(%error, "other nodes cannot be told; their sweep will find it");
         }
@@ -267,7 +279,8 @@ impl Keeper {
                             seat.lease.set(grant, sent_at);
                         }
                         Renewal::Renewed(_) => {}
-                        Renewal::Lost if seat.lease.grant().token() == old.token() => {
+                        // Without the guard nothing but a fenced write may end a lane.
+                        Renewal::Lost if self.options.guard && seat.lease.grant().token() == old.token() => {
                             count_not_owner();
                             seat.stop.cancel();
                         }
@@ -292,10 +305,24 @@ impl Keeper {
         };
         let grant = seat.lease.grant();
         info!(submitter = %submitter, node_id = self.owner.node(), fencing_token = grant.token().0, ?parting, "lane released");
-        if let Err(error) = self.store.release(&[(grant, parting)]).await {
-            warn!(%error, "a lease was not given back; it will expire");
+        match self.store.release(&[(grant, parting)]).await {
+            // Work is left: whoever else can do it should not have to wait for its next sweep.
+            Ok(released) if parting == Parting::Unfinished && released == [true] => {
+                self.tell(std::slice::from_ref(submitter)).await;
+            }
+            Ok(_) => {}
+            Err(error) => warn!(%error, "a lease was not given back; it will expire"),
         }
     }
+}
+
+/// A word and whatever else waits behind it.
+fn all(first: SubmitterId, channel: &mut mpsc::Receiver<SubmitterId>) -> Vec<SubmitterId> {
+    let mut words = vec![first];
+    while let Ok(more) = channel.try_recv() {
+        words.push(more);
+    }
+    words
 }
 
 /// Counts a lease that was got.

@@ -6,7 +6,7 @@ use gapless_core::change::{LaneChange, Verdict};
 use gapless_core::limits::MAX_COMMIT_LANES;
 use gapless_core::ports::clock::Clock;
 use gapless_core::ports::store::{Store, StoreError, StoreResult};
-use tracing::info;
+use tracing::warn;
 
 use crate::batcher::{Answerer, Batcher};
 use crate::names;
@@ -61,22 +61,16 @@ async fn commit(store: &dyn Store, clock: &dyn Clock, changes: Vec<LaneChange>) 
     answers
 }
 
-/// Every critical write says who wrote what, with which token.
+/// What was not written is said here, with the token it came under; what was, by the lane (it knows the transactions).
 fn log(change: &LaneChange, answer: &Answer) {
-    let submitter = change.submitter().to_string();
+    let submitter = change.submitter();
     let (node_id, fencing_token) = (change.owner().node(), change.token().0);
     match answer {
-        Ok(Verdict::Applied { version }) => {
-            for write in &change.writes().txs {
-                let facts = write.facts();
-                info!(submitter, tx_id = %write.tx_id(), node_id, fencing_token, version = version.0,
-                    state = %facts.state, seq = facts.seq.0, "written");
-            }
-        }
+        Ok(Verdict::Applied { .. }) => {}
         Ok(Verdict::Fenced) => {
             metrics::counter!(names::LEASE_FENCED, "operation" => "commit").increment(1);
-            tracing::warn!(submitter, node_id, fencing_token, "fenced");
+            warn!(%submitter, node_id, fencing_token, "fenced");
         }
-        other => tracing::warn!(submitter, node_id, fencing_token, ?other, "not written"),
+        other => warn!(%submitter, node_id, fencing_token, ?other, "not written"),
     }
 }

@@ -12,8 +12,9 @@ mod doctor;
 mod logs;
 mod migrate;
 mod node;
-mod points;
+mod patience;
 mod serve;
+mod switches;
 mod wiring;
 
 use std::process::ExitCode;

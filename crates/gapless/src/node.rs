@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::{Accept, Config};
-use crate::{points, wiring};
+use crate::switches::Switches;
+use crate::{patience, wiring};
 
 /// How often to look for work that nobody does.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -55,7 +56,7 @@ impl Node {
         let recorder = recorder()?;
         let keys = wiring::keys(config)?;
         let registry = wiring::registry(config).await?;
-        let store = wiring::store(config, clock.clone()).await?;
+        let store = patience::store(config, &clock).await?;
         let options = engine_options(config, clock.as_ref())?;
         info!(node_id = options.owner.node(), process = %options.owner.process(), %address, "starting");
         if keys.0.is_empty() {
@@ -139,16 +140,17 @@ pub(crate) async fn told_to_stop() -> anyhow::Result<()> {
 
 fn engine_options(config: &Config, clock: &dyn Clock) -> anyhow::Result<EngineOptions> {
     let lease = &config.lease;
+    let Switches { points, guard, sweep } = Switches::from_env(SWEEP)?;
     let name = config.node.id.clone().unwrap_or_else(|| node_name(clock));
     Ok(EngineOptions {
         owner: Owner::new(&name, clock.draw())?,
         terms: LeaseTerms::new(lease.duration.0, lease.clock_skew_allowance.0)?,
         renew: lease.renew_interval.0,
-        sweep: SWEEP,
+        sweep,
         idle_release: lease.idle_release.0,
         poll: POLL,
-        guard: true,
-        points: points::from_env()?,
+        guard,
+        points,
     })
 }
 

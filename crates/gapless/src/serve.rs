@@ -7,7 +7,11 @@ use crate::node::{Node, told_to_stop};
 /// Serves until SIGTERM or SIGINT, then drains.
 pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     logs::start(config.log.format, "info");
-    let mut node = Node::start(&config).await?;
+    let mut node = tokio::select! {
+        node = Node::start(&config) => node?,
+        // Nothing runs yet that would have to be drained.
+        told = told_to_stop() => return told,
+    };
     let failed = tokio::select! {
         told = told_to_stop() => told.err(),
         error = node.ended() => Some(error),

@@ -98,7 +98,8 @@ fn load(config: &SignerConfig, address: Address) -> anyhow::Result<Arc<dyn Signe
         (_, Some(file), ..) => Arc::new(LocalSigner::from_key_file(file, Some(address))?),
         (_, _, Some(keystore), ..) => {
             let password = password_file.as_ref().context("a keystore needs its password_file")?;
-            Arc::new(LocalSigner::from_keystore(keystore, password, Some(address))?)
+            let loaded = LocalSigner::from_keystore(keystore, password, Some(address));
+            Arc::new(loaded.with_context(|| keystore.display().to_string())?)
         }
         (_, _, _, Some(file), _) => {
             let path = path.as_deref().unwrap_or("m/44'/60'/0'/0/0");

@@ -31,6 +31,9 @@ pub enum OpenError {
     /// Another process has the file.
     #[error("{0} is in use by another process")]
     Locked(PathBuf),
+    /// Asking again will not help: wrong credentials, no such database, an address that is none.
+    #[error("the database refuses this node: {0}; look at store.url")]
+    Refused(String),
     /// The store itself said no.
     #[error("the store cannot be opened: {0}")]
     Store(#[from] StoreError),
@@ -45,6 +48,7 @@ impl OpenError {
             Self::SchemaTooNew { .. } => "schema-too-new",
             Self::SchemaTooOld { .. } => "schema-too-old",
             Self::Locked(_) => "store-locked",
+            Self::Refused(_) => "store-refused",
             Self::Store(error) => error.code(),
         }
     }

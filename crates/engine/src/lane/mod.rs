@@ -14,6 +14,7 @@ mod memory;
 mod ownership;
 mod prepare;
 mod reconcile;
+mod said;
 mod settle;
 #[cfg(feature = "test-hooks")]
 mod unstored;
@@ -267,7 +268,8 @@ impl Lane {
         };
         for _ in 0..RETRIES {
             match self.tools.writer.commit(change.clone()).await {
-                Ok(verdict @ Verdict::Applied { .. }) => {
+                Ok(verdict @ Verdict::Applied { version }) => {
+                    said::written(memory, &change, version);
                     memory.take_over(&change, &verdict, self.database_time());
                     return Ok(());
                 }

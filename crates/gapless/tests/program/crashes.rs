@@ -1,58 +1,151 @@
-//! A node that dies at a named point, and the one that is started after it.
+//! A node that dies at a named point: whoever goes on, itself started again or another one, loses and doubles nothing.
+//! Death is an abort in the middle of the code: no destructor runs, nothing is flushed, as with SIGKILL.
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
 
-use gapless_testkit::anvil::{Anvil, AnvilOptions};
+use gapless_engine::points::Point;
 use gapless_testkit::process::Signal;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use gapless_testkit::rpc_proxy::{Fault, Rule};
 
-use crate::support::{ADDRESS, PATIENCE, SINK, Setup, end, ended, program};
+use crate::support::{PATIENCE, Setup, program};
+use crate::world::{Blocks, World, names};
 
-/// Points that one transfer passes.
-const POINTS: [&str; 8] = [
-    "after-accept-commit",
-    "after-prepare",
-    "after-bind-commit",
-    "after-send",
-    "after-receipt",
-    "after-receipt-stored",
-    "at-confirm",
-    "during-takeover",
-];
-
-async fn survives(point: &'static str) {
-    let block_time = Some(Duration::from_secs(1));
-    let anvil = Anvil::start(AnvilOptions { block_time, ..AnvilOptions::default() }).await.unwrap();
-    let setup = Setup::new(&anvil.url());
-    let body = json!({ "submitter": ADDRESS, "requestId": point, "payload": { "to": SINK, "value": "7" } });
-    let mut first = setup.serve_with("first.log", &[("GAPLESS_CRASH_AT", point)]).await;
-    // The answer may be lost with the node.
-    let _ = setup.try_post("/api/v1/tx", &body).await;
-    let status = tokio::time::timeout(PATIENCE, first.wait()).await.unwrap().unwrap();
-    assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{point}: {status}");
-
-    let second = setup.serve("second.log").await;
-    let (status, again) = setup.post("/api/v1/tx", &body).await;
-    assert_eq!(status, 200, "{point}: what was accepted is known: {again}");
-    let view: Value = ended(&setup, again["txId"].as_str().unwrap()).await;
-    assert_eq!(view["state"], "CONFIRMED", "{point}: {view}");
-    assert_eq!(anvil.rpc("eth_getBalance", json!([SINK, "latest"])).await.unwrap(), "0x7", "{point}");
-    let count = anvil.rpc("eth_getTransactionCount", json!([ADDRESS, "pending"])).await.unwrap();
-    assert_eq!(count, "0x1", "{point}");
-    assert!(end(second, Signal::SIGTERM).await.success(), "{point}");
+/// Who goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The node itself, started again.
+    Restart,
+    /// Another one, which has been running; the dead one stays dead.
+    Takeover,
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_dies_at_any_point_sends_once_all_the_same() {
-    let mut running = JoinSet::new();
-    for point in POINTS {
-        running.spawn(survives(point));
+async fn dies(world: &mut World, n: usize, point: Point) {
+    let status = world.gone(n).await;
+    assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{}: {status}", point.name());
+}
+
+/// One node gets to the point with work in every stage around it, and dies there.
+async fn survives(mut world: World, point: Point, then: Then) {
+    let armed_by = world.setups[0].folder.path().join("armed");
+    let armed_path = armed_by.display().to_string();
+    let arm = || std::fs::write(&armed_by, "").unwrap();
+    let crash = [("GAPLESS_CRASH_AT", point.name()), ("GAPLESS_ARMED_BY", armed_path.as_str())];
+    let ids = names("order", 4);
+
+    // Whoever shall die has the lane before the other one is there.
+    world.serve(0, &crash).await;
+    world.post(0, &ids[0]).await;
+    world.runs_the_lane(0, 0).await;
+    let survivor = match (point, then) {
+        (Point::DuringTakeover, _) => dies_while_taking_over(&mut world, then, &ids, &crash, arm).await,
+        (_, Then::Restart) => 0,
+        (_, Then::Takeover) => {
+            world.serve(1, &[]).await;
+            1
+        }
+    };
+    if point == Point::AfterRefusal {
+        let full = Fault::ErrorWithoutForward { code: -32_000, message: "txpool is full".into() };
+        world.proxy.add(Rule::new("eth_sendRawTransaction", full).times(1));
     }
-    while let Some(done) = running.join_next().await {
-        done.unwrap();
+    if point != Point::DuringTakeover {
+        arm();
+        for id in &ids[1..] {
+            // The answer may be lost with the node.
+            let _ = world.try_post(0, id).await;
+        }
+        if point == Point::DuringCommand {
+            world.command(0, "pause").await;
+        }
+        dies(&mut world, 0, point).await;
     }
+
+    if then == Then::Restart {
+        world.serve(survivor, &[]).await;
+    }
+    if point == Point::DuringCommand {
+        // The command outlived the node that had it in hand.
+        world.is_in(survivor, "paused").await;
+        world.command(survivor, "resume").await;
+        world.is_in(survivor, "ok").await;
+    }
+    world.assert_all_happened_once(survivor, &ids).await;
+    if then == Then::Takeover {
+        world.runs_the_lane(survivor, survivor).await;
+    }
+}
+
+/// The node with the lane is killed, and its successor dies while it reads what was left. Who shall go on.
+async fn dies_while_taking_over(
+    world: &mut World,
+    then: Then,
+    ids: &[String],
+    crash: &[(&str, &str)],
+    arm: impl Fn(),
+) -> usize {
+    for id in &ids[1..] {
+        world.post(0, id).await;
+    }
+    let (heir, survivor) = match then {
+        Then::Restart => (0, 0),
+        Then::Takeover => (1, 2),
+    };
+    world.signal(0, Signal::SIGKILL);
+    assert_eq!(world.gone(0).await.signal(), Some(Signal::SIGKILL as i32));
+    arm();
+    world.spawn(heir, crash);
+    if then == Then::Takeover {
+        // Started as soon as the heir has the lane: it must not be the heir itself.
+        dies(world, heir, Point::DuringTakeover).await;
+        world.serve(survivor, &[]).await;
+    } else {
+        dies(world, heir, Point::DuringTakeover).await;
+    }
+    survivor
+}
+
+/// One test per point and way to go on.
+macro_rules! at_every_point {
+    ($($name:ident = $point:ident,)+) => {
+        mod a_node_that_is_started_again_sends_once_after_dying {
+            use super::*;
+            $(#[tokio::test] async fn $name() {
+                survives(World::on_postgres(Blocks::Ticking).await, Point::$point, Then::Restart).await;
+            })+
+        }
+
+        mod another_node_takes_over_and_sends_once_after_one_died {
+            use super::*;
+            $(#[tokio::test] async fn $name() {
+                survives(World::on_postgres(Blocks::Ticking).await, Point::$point, Then::Takeover).await;
+            })+
+        }
+
+        mod a_node_on_sqlite_that_is_started_again_sends_once_after_dying {
+            use super::*;
+            $(#[tokio::test] async fn $name() {
+                survives(World::on_sqlite(Blocks::Ticking).await, Point::$point, Then::Restart).await;
+            })+
+        }
+
+        #[test]
+        fn every_point_has_its_tests() {
+            assert_eq!([$(Point::$point),+], Point::ALL);
+        }
+    };
+}
+
+at_every_point! {
+    after_accept_commit = AfterAcceptCommit,
+    after_prepare = AfterPrepare,
+    after_bind_commit_before_send = AfterBindCommit,
+    after_send = AfterSend,
+    after_a_refusal_before_its_record = AfterRefusal,
+    after_receipt_before_store = AfterReceipt,
+    after_store = AfterReceiptStored,
+    at_confirm = AtConfirm,
+    during_takeover_load = DuringTakeover,
+    during_a_command = DuringCommand,
 }
 
 #[tokio::test]

@@ -2,12 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod acceptance;
+mod audit;
+mod bad_start;
 mod cluster;
+mod counter;
 #[cfg(feature = "test-points")]
 mod crashes;
 mod dev;
+#[cfg(feature = "test-points")]
+mod drain;
+#[cfg(feature = "test-points")]
+mod dual_active;
 mod leader;
+mod logs;
 mod metrics;
 mod outage;
 mod serve;
 mod support;
+mod world;

@@ -33,7 +33,7 @@ struct Scraped {
 
 impl Scraped {
     async fn of(setup: &Setup) -> Self {
-        let text = setup.text("/metrics").await;
+        let text = setup.text("/metrics").await.unwrap();
         let line =
             |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse().unwrap()));
         let samples = text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect();

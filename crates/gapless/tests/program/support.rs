@@ -25,6 +25,7 @@ pub(crate) fn program() -> Command {
 pub(crate) struct Setup {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) url: String,
+    client: reqwest::Client,
 }
 
 impl Setup {
@@ -42,7 +43,9 @@ impl Setup {
             at("key"),
         );
         std::fs::write(at("gapless.toml"), text).unwrap();
-        Self { folder, url: format!("http://127.0.0.1:{port}") }
+        // A connection per call: nodes die here, and a kept connection would remember them.
+        let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
+        Self { folder, url: format!("http://127.0.0.1:{port}"), client }
     }
 
     pub(crate) fn config(&self) -> std::path::PathBuf {
@@ -55,29 +58,44 @@ impl Setup {
     }
 
     pub(crate) async fn serve_with(&self, log: &str, env: &[(&str, &str)]) -> Child {
-        let log = std::fs::File::create(self.folder.path().join(log)).unwrap();
-        let child = program()
+        let child = self.spawn(log, env);
+        self.answers().await;
+        child
+    }
+
+    /// Starts a node and does not wait for anything. A log that is there is gone on with.
+    pub(crate) fn spawn(&self, log: &str, env: &[(&str, &str)]) -> Child {
+        let path = self.folder.path().join(log);
+        let log = std::fs::File::options().create(true).append(true).open(path).unwrap();
+        program()
             .args(["serve", "--config"])
             .arg(self.config())
             .envs(env.iter().copied())
             .stderr(log)
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// Waits until the node answers.
+    pub(crate) async fn answers(&self) {
         let up = || async { self.get("/livez").await.map(|_| ()) };
         eventually(PATIENCE, "the node to answer", up).await.unwrap();
-        child
     }
 
     pub(crate) async fn get(&self, path: &str) -> Option<(u16, Value)> {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let response = client.get(format!("{}{path}", self.url)).send().await.ok()?;
+        let response = self.client.get(format!("{}{path}", self.url)).send().await.ok()?;
         let status = response.status().as_u16();
         Some((status, response.json().await.unwrap_or(Value::Null)))
     }
 
-    pub(crate) async fn text(&self, path: &str) -> String {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        client.get(format!("{}{path}", self.url)).send().await.unwrap().text().await.unwrap()
+    /// An answer that is not JSON.
+    pub(crate) async fn text(&self, path: &str) -> Option<String> {
+        self.client.get(format!("{}{path}", self.url)).send().await.ok()?.text().await.ok()
+    }
+
+    /// What a node has logged so far.
+    pub(crate) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
@@ -85,8 +103,7 @@ impl Setup {
     }
 
     pub(crate) async fn try_post(&self, path: &str, body: &Value) -> reqwest::Result<(u16, Value)> {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let response = client.post(format!("{}{path}", self.url)).json(body).send().await?;
+        let response = self.client.post(format!("{}{path}", self.url)).json(body).send().await?;
         Ok((response.status().as_u16(), response.json().await.unwrap_or(Value::Null)))
     }
 }

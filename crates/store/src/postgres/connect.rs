@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gapless_core::ports::store::StoreError;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection};
@@ -16,6 +17,9 @@ use super::wake::Listener;
 use super::{PostgresStore, error, identity};
 use crate::open::OpenError;
 use crate::schema::{BINARY, MIGRATION};
+
+/// How long making the first connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -41,7 +45,7 @@ impl PostgresOptions {
 
     pub(super) fn connect_options(&self) -> Result<PgConnectOptions, OpenError> {
         let third = (self.lease / 3).as_millis().max(1).to_string();
-        let options = PgConnectOptions::from_str(&self.url).map_err(error::unavailable)?;
+        let options = PgConnectOptions::from_str(&self.url).map_err(error::connecting)?;
         Ok(options
             .application_name("gapless")
             .options([
@@ -64,7 +68,7 @@ impl PostgresOptions {
 
 pub(super) async fn migrate(options: &PostgresOptions) -> Result<(), OpenError> {
     let connect = options.connect_options()?.options([("statement_timeout", "0")]);
-    let mut connection = PgConnection::connect_with(&connect).await.map_err(error::unavailable)?;
+    let mut connection = connect_once(&connect).await?;
     if let Some(min_binary) = min_binary(&mut connection).await? {
         refuse_if_too_new(min_binary)?;
     }
@@ -79,7 +83,7 @@ pub(super) async fn migrate(options: &PostgresOptions) -> Result<(), OpenError> 
 
 pub(super) async fn open(options: &PostgresOptions) -> Result<PostgresStore, OpenError> {
     let connect = options.connect_options()?;
-    let mut connection = PgConnection::connect_with(&connect).await.map_err(error::unavailable)?;
+    let mut connection = connect_once(&connect).await?;
     check_schema(&mut connection).await?;
     connection.close().await.map_err(error::unavailable)?;
     let pool = |size| {
@@ -105,6 +109,14 @@ pub(super) async fn open(options: &PostgresOptions) -> Result<PostgresStore, Ope
         listener,
         patience: options.lease / 3 + Duration::from_secs(1),
     })
+}
+
+/// One connection, or a word why not, before the operating system's own patience ends.
+async fn connect_once(options: &PgConnectOptions) -> Result<PgConnection, OpenError> {
+    match tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await {
+        Ok(connected) => connected.map_err(error::connecting),
+        Err(_) => Err(StoreError::Unavailable(format!("no answer within {CONNECT:?}")).into()),
+    }
 }
 
 async fn min_binary(connection: &mut PgConnection) -> Result<Option<u32>, OpenError> {

@@ -3,12 +3,27 @@
 use gapless_core::ports::store::StoreError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
+use crate::open::OpenError;
+
 /// Raised by `gapless_expect`: other rows were touched than planned.
 pub(super) const MISMATCH: &str = "GL001";
 
 /// An error before anything was sent.
 pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
     StoreError::Unavailable(error.to_string())
+}
+
+/// An error of a connection that was never made: who we are is wrong, or nobody is there.
+pub(super) fn connecting(error: sqlx::Error) -> OpenError {
+    let refused = match &error {
+        sqlx::Error::Configuration(_) => true,
+        // Invalid authorization; no such database.
+        sqlx::Error::Database(error) => {
+            error.code().is_some_and(|code| code.starts_with("28") || code == "3D000")
+        }
+        _ => false,
+    };
+    if refused { OpenError::Refused(error.to_string()) } else { unavailable(error).into() }
 }
 
 /// An error of a read.
