@@ -1,9 +1,11 @@
 //! Strict mode against one block a second: the best there can be is a transaction per block and submitter.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use alloy_primitives::Address;
 use anyhow::{Context, bail, ensure};
+use gapless_core::ports::clock::Clock;
+use gapless_store::clock::SystemClock;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -82,11 +84,11 @@ async fn measure(submitters: u16, options: &StrictOptions) -> anyhow::Result<Out
     let node = Node::start(&configuration(keys.path(), &chain.url(), &accounts, options)?).await?;
     let client = Client::new(&format!("http://{}", node.address()), true)?;
 
-    let (began, before) = (Instant::now(), ledger.height().await?);
+    let (began, before) = (SystemClock.tick(), ledger.height().await?);
     submit(&client, &accounts, each).await?;
     let addresses: Vec<Address> = accounts.iter().map(|account| account.address).collect();
     let mined = follow(&ledger, before, &addresses, each).await?;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = SystemClock.tick().since(began).as_secs_f64();
     contiguous(&mined, each)?;
     all_confirmed(&client, &accounts, each).await?;
     node.stop().await;
