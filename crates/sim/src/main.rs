@@ -133,7 +133,7 @@ fn many(args: &Args) -> std::io::Result<bool> {
                     println!("sim: seed {seed} breaks {violation}");
                 }
             }
-            if sum.done % 100 == 0 {
+            if sum.done.is_multiple_of(100) {
                 println!("sim: {} of {} seeds, {} failures", sum.done, args.seeds, sum.failures);
             }
         }

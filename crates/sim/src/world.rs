@@ -43,6 +43,7 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) tally: Tally,
     pub(crate) scenario: Scenario,
+    #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) store: MemoryStore,
     chain: Mutex<SimChain>,
@@ -64,6 +65,7 @@ impl World {
             trace: Trace::new(began, options.trace),
             tally: Tally::default(),
             store: sabotaged(store, options.sabotage),
+            #[cfg(feature = "sabotage")]
             sabotage: options.sabotage,
             chain: Mutex::new(SimChain::new()),
             checker: Mutex::new(Checker::new(&scenario)),
