@@ -1,7 +1,5 @@
 //! Some seeds on every test run; `make sim` runs many more.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
