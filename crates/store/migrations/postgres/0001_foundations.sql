@@ -113,8 +113,10 @@ CREATE TABLE managed_tx (
   CONSTRAINT managed_tx_request UNIQUE (scope, request_id),
   CONSTRAINT managed_tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200),
   CONSTRAINT managed_tx_state_is_known CHECK (state IN
-    ('QUEUED','ALLOCATED','TRACKING','STUCK','CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')),
+    ('TRACKING','CONFIRMED','QUEUED','ALLOCATED','STUCK','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')),
   CONSTRAINT managed_tx_slot_fits_state CHECK (CASE state
+    WHEN 'TRACKING' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL
+    WHEN 'CONFIRMED' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL
     WHEN 'QUEUED' THEN nonce IS NULL AND tx_hash IS NULL
     WHEN 'REJECTED' THEN nonce IS NULL AND tx_hash IS NULL
     WHEN 'ALLOCATED' THEN nonce IS NOT NULL
@@ -122,10 +124,11 @@ CREATE TABLE managed_tx (
     WHEN 'EXPIRED' THEN true
     ELSE nonce IS NOT NULL AND tx_hash IS NOT NULL END),
   CONSTRAINT managed_tx_receipt_fits_state CHECK (CASE state
+    WHEN 'TRACKING' THEN true
+    WHEN 'CONFIRMED' THEN mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
     WHEN 'QUEUED' THEN mined_hash IS NULL
     WHEN 'ALLOCATED' THEN mined_hash IS NULL
     WHEN 'REJECTED' THEN mined_hash IS NULL
-    WHEN 'CONFIRMED' THEN mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
     WHEN 'CANCELLED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
     WHEN 'EXPIRED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
     ELSE true END),
@@ -220,7 +223,8 @@ CREATE INDEX outbox_event_by_commit ON outbox_event (xid, id);
 -- What a statement is given, a row each: one array of these costs a fraction of one array per column.
 -- They belong to the binaries that send them: a later binary that needs another shape brings another type.
 CREATE TYPE tx_intake AS (
-  tx_id uuid, submitter text, scope text, request_id text, digest bytea, payload text, options text, metadata text
+  place int, account int, tx_id uuid, submitter text, scope text, request_id text, digest bytea, payload text, options text,
+  metadata text
 );
 CREATE TYPE tx_write AS (
   lane bigint, submitter text, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text,

@@ -5,7 +5,7 @@
 //! winner's commit. Two batches share several requests: rows are inserted in key order, so neither waits
 //! for the other in a circle.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use gapless_core::ids::Order;
 use gapless_core::limits::MAX_ACCEPT_BATCH;
@@ -20,15 +20,19 @@ use super::input::InRequest;
 use super::rows;
 use crate::memory::bounded;
 
-/// Numbers are drawn in the order given, rows are inserted in the order of their keys.
+/// Numbers are drawn in the order given, rows are inserted in the order of their keys: the caller sorts them and
+/// says at which place each came. One look per distinct submitter tells which are known.
 const INSERT: &str = r#"
-WITH input AS MATERIALIZED (
-  SELECT u.*, nextval('managed_tx_order') AS ord FROM unnest($1::tx_intake[]) u
+WITH orders AS MATERIALIZED (
+  SELECT array_agg(nextval('managed_tx_order')) AS drawn FROM generate_series(1, $2)
+), known AS MATERIALIZED (
+  SELECT array_agg(EXISTS (SELECT FROM submitter s WHERE s.submitter = u.name) ORDER BY u.account) AS map
+  FROM unnest($3::text[]) WITH ORDINALITY AS u(name, account)
 ), ins AS (
   INSERT INTO managed_tx (tx_id, ord, submitter, scope, request_id, digest, payload, options, metadata)
-  SELECT i.tx_id, i.ord, s.submitter, i.scope, i.request_id, i.digest, i.payload, i.options, i.metadata
-  FROM input i JOIN submitter s ON s.submitter = i.submitter
-  ORDER BY i.scope, i.request_id, i.ord
+  SELECT i.tx_id, (SELECT drawn FROM orders)[i.place], i.submitter, i.scope, i.request_id, i.digest, i.payload,
+    i.options, i.metadata
+  FROM unnest($1::tx_intake[]) i WHERE (SELECT map FROM known)[i.account]
   ON CONFLICT (scope, request_id) DO NOTHING
   RETURNING tx_id, ord, submitter
 ), queued AS (
@@ -86,8 +90,16 @@ async fn insert(
     connection: &mut PgConnection,
     items: &[&NewTx],
 ) -> Result<HashMap<Uuid, Order>, sqlx::Error> {
+    let accounts: BTreeSet<&str> = items.iter().map(|item| item.submitter.as_str()).collect();
+    let accounts: Vec<&str> = accounts.into_iter().collect();
+    let account = |item: &NewTx| accounts.partition_point(|name| *name <= item.submitter.as_str());
+    let mut sorted: Vec<(usize, &NewTx)> = items.iter().copied().enumerate().collect();
+    sorted.sort_by_key(|(place, item)| (item.scope.as_str(), item.request_id.as_str(), *place));
+    let row = |(place, item): &(usize, &NewTx)| InRequest::of(place + 1, account(item), item);
     let rows = sqlx::query(INSERT)
-        .bind(items.iter().map(|item| InRequest::of(item)).collect::<Vec<_>>())
+        .bind(sorted.iter().map(row).collect::<Vec<_>>())
+        .bind(i32::try_from(items.len()).unwrap_or(i32::MAX))
+        .bind(&accounts)
         .fetch_all(connection)
         .await?;
     rows.iter()

@@ -49,6 +49,8 @@ macro_rules! composite {
 composite! {
     /// A request to accept.
     InRequest is "tx_intake" {
+        place: i32,
+        account: i32,
         tx_id: Uuid,
         submitter: String,
         scope: String,
@@ -61,8 +63,12 @@ composite! {
 }
 
 impl InRequest {
-    pub(super) fn of(item: &NewTx) -> Self {
+    /// The item that came at `place`, of the distinct submitter at `account`; both count from 1.
+    pub(super) fn of(place: usize, account: usize, item: &NewTx) -> Self {
+        let position = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         Self {
+            place: position(place),
+            account: position(account),
             tx_id: item.tx_id.0,
             submitter: item.submitter.as_str().to_owned(),
             scope: item.scope.as_str().to_owned(),

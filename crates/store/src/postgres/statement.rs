@@ -177,6 +177,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     let rows = writes.iter().map(|(lane, submitter, write)| InTx::of(*lane, submitter, write)).collect();
     let rows = binder.add::<InTx>(rows, "tx_write");
     let planned = planned(binder, batch, |change| &change.writes().txs);
+    let returning = if leave || join { "m.submitter, m.ord, m.tx_id, t.from_state, t.state" } else { "1" };
     let mut ctes = format!(
         "tx_out AS (
   UPDATE managed_tx m SET state = t.state, sub_state = t.sub_state, seq = t.seq, nonce = t.nonce,
@@ -189,7 +190,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
   FROM unnest({rows}) t
   WHERE (SELECT map FROM ok)[t.lane] AND m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE
     AND m.state = t.from_state AND m.seq = t.from_seq
-  RETURNING m.submitter, m.ord, m.tx_id, t.from_state, t.state
+  RETURNING {returning}
 )"
     );
     if leave {
