@@ -177,7 +177,8 @@ async fn reads_go_on_when_the_first_endpoint_dies() {
     let (first, second) = (RpcProxy::start(node.url()).unwrap(), RpcProxy::start(node.url()).unwrap());
     let chain = EvmChain::new(&options([first.url(), second.url()])).unwrap();
     chain.head().await.unwrap();
-    assert_eq!(second.calls("eth_getBlockByNumber"), u64::from(second.requests() > 0));
+    // Its genesis is verified in the background, at any time; the head was asked of the first alone.
+    assert!(second.calls("eth_getBlockByNumber") <= 1);
     drop(first);
     for _ in 0..20 {
         chain.counts(&account()).await.unwrap();
