@@ -69,7 +69,7 @@ impl Lane {
         self.tools.points.reach(Point::AfterRefusal);
         if outcome == SendOutcome::NonceTooLow {
             // Consumed by somebody, perhaps by these very bytes: receipts tell, never the count.
-            memory.asked_at = None;
+            memory.ask_all_at = None;
             self.chain.heads.expect_block();
         }
         let text = match &outcome {

@@ -43,8 +43,8 @@ pub(super) struct Memory {
     pub(super) prepared: Option<(TxId, Prepared)>,
     /// Blocks up to here were searched for our hashes.
     pub(super) searched: Option<BlockRef>,
-    /// When receipts were last asked for without a block saying so.
-    pub(super) asked_at: Option<Tick>,
+    /// When to ask for all receipts although no block names them; at once if none.
+    pub(super) ask_all_at: Option<Tick>,
     /// When counts were last compared with the chain.
     pub(super) compared_at: Option<Tick>,
     /// Whether commands may have come in.
@@ -67,7 +67,7 @@ impl Memory {
             look_again: true,
             prepared: None,
             searched: None,
-            asked_at: None,
+            ask_all_at: None,
             compared_at: None,
             commands_due: false,
         }

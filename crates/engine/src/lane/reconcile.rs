@@ -74,7 +74,7 @@ impl Lane {
             memory.slots.get(&nonce).into_iter().flatten().map(|attempt| attempt.hash).collect();
         for hash in hashes {
             if matches!(self.chain.calls.receipt(hash).await, Ok(Some(_)) | Err(_)) {
-                memory.asked_at = None;
+                memory.ask_all_at = None;
                 return true;
             }
         }

@@ -82,7 +82,7 @@ impl Lane {
         self.commit(memory, draft).await?;
         metrics::counter!(names::NEW_FORK).increment(1);
         memory.searched = None;
-        memory.asked_at = None;
+        memory.ask_all_at = None;
         let reopened: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
         for nonce in reopened {
             self.broadcast(memory, nonce).await?;
@@ -98,10 +98,9 @@ impl Lane {
         let searched = memory.searched.filter(|seen| ring.hash_at(seen.number) == Some(seen.hash));
         let above = searched.map_or(0, |seen| seen.number);
         memory.searched = ring.head().map(|head| head.this);
-        let stale = self.submitter.settings.stale_receipts;
         let now = self.tick();
-        if memory.asked_at.is_none_or(|asked| now.since(asked) >= stale) {
-            memory.asked_at = Some(now);
+        if memory.ask_all_at.is_none_or(|at| now >= at) {
+            memory.ask_all_at = Some(now.plus(self.submitter.settings.stale_receipts));
             return hashes;
         }
         hashes.into_iter().filter(|hash| ring.holds(*hash, above).is_some()).collect()
@@ -117,7 +116,7 @@ impl Lane {
                 Ok(Some(receipt)) => receipts.push(receipt),
                 // A block names it and this endpoint has no receipt yet, or nothing can be said: ask again soon.
                 Ok(None) if self.chain.heads.ring().holds(hash, 0).is_none() => {}
-                Ok(None) | Err(_) => memory.asked_at = self.try_again_soon(),
+                Ok(None) | Err(_) => memory.ask_all_at = self.soon(),
             }
         }
         if receipts.is_empty() {
@@ -158,7 +157,7 @@ impl Lane {
         }
         if unclear {
             memory.searched = None;
-            memory.asked_at = self.try_again_soon();
+            memory.ask_all_at = self.soon();
         }
         let Some(run) = draft.cursor.run.as_mut().filter(|run| run.consumed != consumed) else {
             return Ok(());
@@ -172,12 +171,10 @@ impl Lane {
         Ok(())
     }
 
-    /// A note that makes the next round ask again after a short while, instead of after the stale time-out.
-    fn try_again_soon(&self) -> Option<gapless_core::time::Tick> {
-        let stale = self.submitter.settings.stale_receipts;
-        let soon = self.submitter.settings.retry.min(stale);
-        let asked = self.tick().0.saturating_sub(stale).saturating_add(soon.max(Duration::from_millis(10)));
-        Some(gapless_core::time::Tick(asked))
+    /// When to ask for all of them again although the stale time-out is not over.
+    fn soon(&self) -> Option<gapless_core::time::Tick> {
+        let settings = &self.submitter.settings;
+        Some(self.tick().plus(settings.retry.min(settings.stale_receipts).max(Duration::from_millis(10))))
     }
 
     /// Ends what is deep enough, as a prefix. A transaction that lost its slot waits longer (*patient*), and only it.
