@@ -3,7 +3,8 @@
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 
 use gapless_core::ports::store::{StoreError, StoreResult};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -13,8 +14,22 @@ type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// A connection on its own thread.
 #[derive(Clone)]
-pub(super) struct Worker {
-    jobs: mpsc::SyncSender<Job>,
+pub(super) struct Worker(Arc<Thread>);
+
+struct Thread {
+    jobs: Option<mpsc::SyncSender<Job>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// The last one waits until the file is closed and unlocked: whoever opens it next must not find it taken.
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(handle) = self.handle.take() {
+            // Jobs catch their panics; there is nothing else to hear.
+            let _ = handle.join();
+        }
+    }
 }
 
 /// Jobs that may wait for one connection; beyond that the callers' threads do.
@@ -22,10 +37,12 @@ const BACKLOG: usize = 1_024;
 
 impl Worker {
     /// `lock` is held until the last job is done.
-    pub(super) fn start(name: &str, mut connection: Connection, lock: Option<File>) -> StoreResult<Self> {
+    pub(super) fn start(name: &str, connection: Connection, lock: Option<File>) -> StoreResult<Self> {
         let (jobs, inbox) = mpsc::sync_channel::<Job>(BACKLOG);
         let run = move || {
-            let _lock = lock;
+            // In this order: the connection is closed before the lock is let go.
+            let _held_until_closed = lock;
+            let mut connection = connection;
             for job in inbox {
                 // A job that panics rolls back its transaction and costs only itself.
                 if catch_unwind(AssertUnwindSafe(|| job(&mut connection))).is_err() {
@@ -34,8 +51,8 @@ impl Worker {
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { jobs })
+        let handle = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(Self(Arc::new(Thread { jobs: Some(jobs), handle: Some(handle) })))
     }
 
     /// Runs a job on the connection.
@@ -49,12 +66,12 @@ impl Worker {
             // A caller that went away does not want the answer any more.
             let _ = reply.send(job(connection));
         });
-        match self.jobs.try_send(job) {
-            Ok(()) => {}
-            Err(mpsc::TrySendError::Full(_)) => {
+        match self.0.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
+            Some(Ok(())) => {}
+            Some(Err(mpsc::TrySendError::Full(_))) => {
                 return Err(StoreError::Unavailable("too many operations wait for the database".into()));
             }
-            Err(mpsc::TrySendError::Disconnected(_)) => return Err(gone()),
+            Some(Err(mpsc::TrySendError::Disconnected(_))) | None => return Err(gone()),
         }
         answer.await.map_err(|_| StoreError::OutcomeUnknown("the database thread ended".into()))?
     }
