@@ -82,7 +82,7 @@ fn managed(from: usize, to: usize) -> String {
          SELECT k.tx_id, nextval('managed_tx_order'), k.submitter, k.submitter, encode(k.hash, 'hex'), m.digest,
            m.payload, m.options, m.metadata, m.state, m.sub_state, m.seq, k.nonce, k.hash, k.hash, m.mined_as,
            m.block_number, m.block_hash, m.status, m.gas_used, m.effective_gas_price, m.mined_at, m.bound_at,
-           m.ended_at, m.created_at, m.updated_at, m.fencing_token, ARRAY[k.event_id, k.event_id, k.event_id]
+           m.ended_at, m.created_at, m.updated_at, m.fencing_token, int8send(k.event_id)
          FROM {}, (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' ORDER BY ord LIMIT 1) m",
         keys(from, to)
     )

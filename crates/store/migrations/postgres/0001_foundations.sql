@@ -74,11 +74,15 @@ CREATE TABLE submitter_nonce_cursor (
 
 CREATE SEQUENCE managed_tx_order;
 
--- No changing column stands in any index, and half of a page is left free: the updates of a row stay on its page (HOT)
+-- No changing column stands in any index, and more than half of a page is left free: the updates of a row stay on its page (HOT)
 -- and touch no index. JSON is kept as text where the write path is hot: the type would parse it at every write.
 CREATE TABLE managed_tx (
   tx_id               uuid NOT NULL,
   ord                 bigint NOT NULL,
+  seq                 bigint NOT NULL DEFAULT 1,
+  created_at          timestamptz NOT NULL DEFAULT gapless_now(),
+  updated_at          timestamptz NOT NULL DEFAULT gapless_now(),
+  state               text NOT NULL DEFAULT 'QUEUED',
   submitter           text COLLATE "C" NOT NULL,
   scope               text COLLATE "C" NOT NULL,
   request_id          text COLLATE "C" NOT NULL,
@@ -86,10 +90,7 @@ CREATE TABLE managed_tx (
   payload             text NOT NULL,
   options             text,
   metadata            text,
-  created_at          timestamptz NOT NULL DEFAULT gapless_now(),
-  state               text NOT NULL DEFAULT 'QUEUED',
   sub_state           text,
-  seq                 bigint NOT NULL DEFAULT 1,
   nonce               bigint,
   tx_hash             bytea,
   mined_hash          bytea,
@@ -106,37 +107,26 @@ CREATE TABLE managed_tx (
   wait_reason         text,
   bound_at            timestamptz,
   ended_at            timestamptz,
-  updated_at          timestamptz NOT NULL DEFAULT gapless_now(),
   fencing_token       bigint,
-  event_rows          bigint[] NOT NULL DEFAULT '{}',
+  event_rows          bytea NOT NULL DEFAULT '', -- ids of outbox_event, eight bytes each
   CONSTRAINT managed_tx_pkey PRIMARY KEY (tx_id),
   CONSTRAINT managed_tx_request UNIQUE (scope, request_id),
   CONSTRAINT managed_tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200),
-  CONSTRAINT managed_tx_state_is_known CHECK (state IN
-    ('TRACKING','CONFIRMED','QUEUED','ALLOCATED','STUCK','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')),
-  CONSTRAINT managed_tx_slot_fits_state CHECK (CASE state
-    WHEN 'TRACKING' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL
-    WHEN 'CONFIRMED' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL
-    WHEN 'QUEUED' THEN nonce IS NULL AND tx_hash IS NULL
-    WHEN 'REJECTED' THEN nonce IS NULL AND tx_hash IS NULL
-    WHEN 'ALLOCATED' THEN nonce IS NOT NULL
-    WHEN 'CANCELLED' THEN true
-    WHEN 'EXPIRED' THEN true
-    ELSE nonce IS NOT NULL AND tx_hash IS NOT NULL END),
-  CONSTRAINT managed_tx_receipt_fits_state CHECK (CASE state
-    WHEN 'TRACKING' THEN true
-    WHEN 'CONFIRMED' THEN mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
-    WHEN 'QUEUED' THEN mined_hash IS NULL
-    WHEN 'ALLOCATED' THEN mined_hash IS NULL
-    WHEN 'REJECTED' THEN mined_hash IS NULL
-    WHEN 'CANCELLED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
-    WHEN 'EXPIRED' THEN mined_as IS NULL OR mined_as NOT IN ('payload', 'replacement')
-    ELSE true END),
+  CONSTRAINT managed_tx_facts_fit_state CHECK (CASE state
+    WHEN 'TRACKING' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NULL
+    WHEN 'CONFIRMED' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NOT NULL
+      AND mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
+    WHEN 'QUEUED' THEN nonce IS NULL AND tx_hash IS NULL AND mined_hash IS NULL AND ended_at IS NULL
+    WHEN 'ALLOCATED' THEN nonce IS NOT NULL AND mined_hash IS NULL AND ended_at IS NULL
+    WHEN 'STUCK' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NULL
+    WHEN 'FAILED_FINAL' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NOT NULL
+    WHEN 'REJECTED' THEN nonce IS NULL AND tx_hash IS NULL AND mined_hash IS NULL AND ended_at IS NOT NULL
+    WHEN 'CANCELLED' THEN (mined_as IN ('payload', 'replacement')) IS NOT TRUE AND ended_at IS NOT NULL
+    WHEN 'EXPIRED' THEN (mined_as IN ('payload', 'replacement')) IS NOT TRUE AND ended_at IS NOT NULL
+    ELSE false END),
   CONSTRAINT managed_tx_receipt_is_whole CHECK (num_nulls(
-    mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8)),
-  CONSTRAINT managed_tx_ends_once CHECK (
-    (state IN ('CONFIRMED','FAILED_FINAL','REJECTED','CANCELLED','EXPIRED')) = (ended_at IS NOT NULL))
-) WITH (fillfactor = 45);
+    mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8))
+) WITH (fillfactor = 40);
 CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
 CREATE INDEX managed_tx_by_order ON managed_tx (ord);
 

@@ -58,10 +58,10 @@ pub(super) async fn after(
 
 const OF_TX: &str = "
 SELECT o.xid::text::bigint AS commit, o.id, o.submitter, o.at, o.events
-FROM managed_tx m, unnest(m.event_rows) AS u(id) JOIN outbox_event o ON o.id = u.id
-WHERE m.tx_id = $1 ORDER BY o.id";
+FROM (SELECT ('x' || encode(substr(m.event_rows, 1 + 8 * g.i, 8), 'hex'))::bit(64)::bigint AS id
+      FROM managed_tx m, generate_series(0, octet_length(m.event_rows) / 8 - 1) AS g(i) WHERE m.tx_id = $1) u
+JOIN outbox_event o ON o.id = u.id ORDER BY o.id";
 
-/// The first event follows from the row itself; the later ones stand in the rows it lists.
 pub(super) async fn of_tx(connection: &mut PgConnection, tx_id: TxId) -> StoreResult<Vec<Event>> {
     let Some(tx) = read::tx(connection, tx_id).await? else { return Ok(Vec::new()) };
     let found = sqlx::query(OF_TX).bind(tx_id.0).fetch_all(connection).await.map_err(error::reading)?;

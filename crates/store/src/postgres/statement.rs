@@ -143,7 +143,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
   FROM fence f WHERE c.submitter = f.submitter AND c.version = f.expected RETURNING f.lane
 ), ok AS MATERIALIZED (
   SELECT array_agg(i.lane IN (SELECT lane FROM cur) ORDER BY i.lane) AS map,
-    array_agg(i.event_id ORDER BY i.lane) AS event_ids, array_agg(i.token ORDER BY i.lane) AS tokens
+    array_agg(int8send(i.event_id) ORDER BY i.lane) AS event_ids, array_agg(i.token ORDER BY i.lane) AS tokens
   FROM input i
 ), told AS (
   INSERT INTO outbox_event (id, submitter, events)
@@ -186,7 +186,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     contract_address = t.contract_address, mined_at = t.mined_at, failure_code = t.failure_code,
     failure_reason = t.failure_reason, wait_reason = t.wait_reason, bound_at = t.bound_at, ended_at = t.ended_at,
     updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
-    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane:t.lane] ELSE m.event_rows END
+    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
   FROM unnest({rows}) t
   WHERE (SELECT map FROM ok)[t.lane] AND m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE
     AND m.state = t.from_state AND m.seq = t.from_seq
