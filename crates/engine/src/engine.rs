@@ -7,7 +7,7 @@ use std::time::Duration;
 use gapless_core::lease::{LeaseTerms, Owner};
 use gapless_core::ports::clock::Clock;
 use gapless_core::ports::store::{Store, StoreResult};
-use gapless_core::submitter::ChainId;
+use gapless_core::submitter::{ChainId, SubmitterId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::gate::{AcceptRules, Gate};
 use crate::handle::Handle;
 use crate::heads::{Heads, Tracker};
 use crate::intake::Intake;
-use crate::keeper::{Keeper, KeeperOptions};
+use crate::keeper::{Keeper, KeeperOptions, LaneEnd};
 use crate::lane::{ChainTools, Lane, Tools};
 use crate::points::Points;
 use crate::registry::Registry;
@@ -62,7 +62,7 @@ pub struct Engine {
 struct Parts {
     trackers: Vec<Tracker>,
     intake: crate::intake::IntakeService,
-    work: mpsc::Receiver<gapless_core::submitter::SubmitterId>,
+    work: mpsc::Receiver<SubmitterId>,
 }
 
 /// Words about new work that may wait for the keeper.
@@ -187,11 +187,8 @@ impl Engine {
                     return false;
                 };
                 let lane = Lane::new(seat, submitter, tools.clone(), chain.clone());
-                lane_tasks.spawn(async move {
-                    let end = lane.run().await;
-                    // The keeper outlives its lanes.
-                    let _ = ends.send((id, end)).await;
-                });
+                let farewell = Farewell { submitter: id, ends };
+                lane_tasks.spawn(async move { farewell.say(lane.run().await).await });
                 true
             }),
         };
@@ -202,12 +199,29 @@ impl Engine {
     }
 }
 
+/// Tells the keeper that a lane has ended, even by a panic: a seat that nobody sits on would keep its lease for ever.
+struct Farewell {
+    submitter: SubmitterId,
+    ends: mpsc::Sender<(SubmitterId, LaneEnd)>,
+}
+
+impl Farewell {
+    async fn say(self, end: LaneEnd) {
+        // The keeper outlives its lanes; what the drop adds finds the seat gone already.
+        let _ = self.ends.send((self.submitter.clone(), end)).await;
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.ends.try_send((self.submitter.clone(), LaneEnd::Lost));
+        }
+    }
+}
+
 /// Hears other nodes' words about new work.
-async fn listen(
-    store: Arc<dyn Store>,
-    hears: mpsc::Sender<gapless_core::submitter::SubmitterId>,
-    stop: CancellationToken,
-) {
+async fn listen(store: Arc<dyn Store>, hears: mpsc::Sender<SubmitterId>, stop: CancellationToken) {
     loop {
         let heard = tokio::select! {
             biased;

@@ -12,6 +12,7 @@ use gapless_core::condition::Condition;
 use gapless_core::lease::{LeaseTerms, Owner};
 use gapless_core::ports::store::{Acquired, Parting, Store, StoreError, StoreResult, SubmitterInfo};
 use gapless_core::submitter::SubmitterId;
+use gapless_core::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -126,7 +127,9 @@ impl Gate {
     /// Leads the submitter from here, or says who does. The row's last owner is asked of the store alone, by its clock.
     async fn lead(&self, name: &SubmitterId, info: &SubmitterInfo) -> StoreResult<Option<Refusal>> {
         let last = info.lease.as_ref().map(|lease| &lease.owner);
-        if last == Some(&self.owner) {
+        // A lease that was given back keeps its last owner's name.
+        let kept = info.lease.as_ref().is_some_and(|lease| lease.expires_at > Timestamp::from_micros(0));
+        if last == Some(&self.owner) && kept && !self.is_stopping() {
             return Ok(None);
         }
         let elsewhere =

@@ -15,6 +15,9 @@ use tokio_util::sync::CancellationToken;
 /// Blocks kept. A reorg deeper than this is answered by asking the chain.
 const KEPT: usize = 256;
 
+/// Parents remembered from walks below the ring.
+const WALKED: usize = 4_096;
+
 /// After a broadcast a block may come at once (chains that mine on demand): look more often for a moment.
 const BURST: [Duration; 5] = [
     Duration::ZERO,
@@ -40,6 +43,12 @@ impl Ring {
     #[must_use]
     pub fn head(&self) -> Option<&Block> {
         self.blocks.last_key_value().map(|(_, kept)| &kept.block)
+    }
+
+    /// The lowest block that is kept.
+    #[must_use]
+    pub fn lowest(&self) -> Option<&Block> {
+        self.blocks.first_key_value().map(|(_, kept)| &kept.block)
     }
 
     /// Hash of the canonical block at a height, if it is kept.
@@ -77,6 +86,8 @@ impl Ring {
 struct Board {
     ring: Mutex<(u64, Arc<Ring>)>,
     changed: Notify,
+    /// Parents of blocks below the ring, by hash: true for ever, whoever said it.
+    parents: Mutex<HashMap<B256, B256>>,
 }
 
 impl Board {
@@ -106,6 +117,20 @@ impl Heads {
     #[must_use]
     pub fn ring(&self) -> Arc<Ring> {
         self.board.read().1
+    }
+
+    /// The parent of a block below the ring, if somebody walked there before.
+    pub(crate) fn parent_of(&self, hash: B256) -> Option<B256> {
+        self.board.parents.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).copied()
+    }
+
+    /// Spares the next one the walk.
+    pub(crate) fn remember_parent(&self, hash: B256, parent: B256) {
+        let mut parents = self.board.parents.lock().unwrap_or_else(PoisonError::into_inner);
+        if parents.len() >= WALKED {
+            parents.clear();
+        }
+        parents.insert(hash, parent);
     }
 
     /// Waits for another head than the one this holder waited for last.

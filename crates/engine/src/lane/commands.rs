@@ -8,6 +8,7 @@ use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::limits::MAX_PAGE;
+use gapless_core::ports::chain::{BlockRef, ChainError};
 use gapless_core::text::NodeText;
 use serde_json::json;
 use tracing::info;
@@ -61,12 +62,22 @@ impl Lane {
         }
         // Every nonce that was not consumed by us and lies at or below the acknowledged one was somebody else's.
         for nonce in (run.consumed.0..=acknowledged.0).map(Nonce) {
-            match self.exhibit(nonce).await {
+            let proven = if nonce == acknowledged {
+                // Its exhibit is stored: while the block stands no history is needed, which a node may have pruned.
+                let block =
+                    BlockRef { number: protect.exhibit.block_number, hash: protect.exhibit.block_hash };
+                let stands = self.is_canonical(&self.chain.heads.ring(), block).await == Some(true);
+                Ok(stands.then_some(protect.exhibit))
+            } else {
+                self.exhibit(nonce).await
+            };
+            match proven {
                 Ok(Some(exhibit)) => {
                     draft.writes.allocations.push(AllocationWrite::Foreign { nonce, exhibit })
                 }
+                Err(ChainError::Pruned(_)) => return Some("unproven".into()),
                 // Ours after all, or not to be told now: nothing may be skipped on a guess.
-                Ok(None) | Err(_) => return Some(RETRY.into()),
+                Ok(None) | Err(ChainError::Unavailable(_)) => return Some(RETRY.into()),
             }
         }
         let above = acknowledged.next();

@@ -9,6 +9,7 @@
 
 mod bind;
 mod broadcast;
+mod canonical;
 mod commands;
 mod memory;
 mod ownership;
@@ -144,6 +145,7 @@ impl Lane {
     /// Rounds, until something stops them or nothing has happened for long.
     async fn live(&mut self, memory: &mut Memory) -> Result<Parting, Stop> {
         let mut last_work = self.tools.clock.tick();
+        let mut last_look = last_work;
         loop {
             if self.seat.stop.is_cancelled() {
                 let busy = memory.has_work();
@@ -156,8 +158,12 @@ impl Lane {
             } else if now.since(last_work) >= self.tools.idle_release {
                 return Ok(Parting::Idle);
             }
-            if self.wait(memory, next).await {
+            // Heads may come faster than the timer runs out, and a word about new work may be lost: look anyway.
+            let told = self.wait(memory, next).await;
+            let now = self.tools.clock.tick();
+            if told || now.since(last_look) >= self.submitter.settings.reconcile {
                 (memory.look_again, memory.commands_due) = (true, true);
+                last_look = now;
             }
         }
     }

@@ -97,7 +97,9 @@ impl Lane {
         let Some(block) = self.block_that_passed(nonce, at).await? else { return Ok(Proof::NotYet) };
         let (chain, id) = (&self.chain.chain, &self.submitter.id);
         let ring = self.chain.heads.ring();
-        if ring.hash_at(block.this.number).is_some_and(|hash| hash != block.this.hash) {
+        // What the tracker does not hold yet may lose its race; nobody is accused over it.
+        let below = ring.lowest().is_some_and(|lowest| block.this.number < lowest.this.number);
+        if !below && ring.hash_at(block.this.number) != Some(block.this.hash) {
             return Ok(Proof::NotYet);
         }
         let has = |found| unless_young(found, block.this.number, at);

@@ -59,6 +59,7 @@ impl Lane {
             self.prove_foreign(memory, run.consumed, counts.at).await?;
         } else {
             self.heal(memory, HoldCause::Counts).await?;
+            self.heal(memory, HoldCause::Unproven).await?;
         }
         Ok(true)
     }
@@ -148,14 +149,15 @@ impl Lane {
             )));
         }
         let deep = counts.at.number.saturating_sub(self.submitter.settings.confirmations);
-        if let Some(block) = chain.block_at(deep).await? {
-            let before = chain.count_at(id, block.this.hash).await?;
-            if before != counts.latest {
-                return Ok(Err(format!(
-                    "the account moved within the last blocks: {before} at block {deep}, {} now",
-                    counts.latest
-                )));
-            }
+        let Some(block) = chain.block_at(deep).await? else {
+            return Ok(Err(format!("the endpoint does not have block {deep}")));
+        };
+        let before = chain.count_at(id, block.this.hash).await?;
+        if before != counts.latest {
+            return Ok(Err(format!(
+                "the account moved within the last blocks: {before} at block {deep}, {} now",
+                counts.latest
+            )));
         }
         Ok(match self.submitter.settings.start_from {
             Some(start) if start != counts.latest => {

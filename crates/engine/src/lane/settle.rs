@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::allocation::AllocationWrite;
+use gapless_core::allocation::Exhibit;
 use gapless_core::attempt::{AttemptKind, StoredAttempt};
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::Run;
@@ -21,7 +22,6 @@ use serde_json::json;
 
 use super::memory::Memory;
 use super::{Lane, Stop};
-use crate::heads::Ring;
 use crate::names;
 use crate::points::Point;
 
@@ -31,19 +31,6 @@ impl Lane {
         self.retract(memory).await?;
         self.find_mined(memory).await?;
         self.finish(memory).await
-    }
-
-    /// Whether a block is canonical; `None` if that cannot be told now.
-    pub(super) async fn is_canonical(&self, ring: &Ring, block: BlockRef) -> Option<bool> {
-        let head = ring.head()?.this.number;
-        if block.number > head {
-            return None;
-        }
-        if let Some(hash) = ring.hash_at(block.number) {
-            return Some(hash == block.hash);
-        }
-        let found = self.chain.chain.block_at(block.number).await.ok()??;
-        Some(found.this.hash == block.hash)
     }
 
     /// Takes back what stands in blocks that are gone: our receipts, and foreign use that was recorded.
@@ -189,7 +176,9 @@ impl Lane {
         let mut resolved = run.resolved;
         while resolved < run.consumed {
             if let Some(exhibit) = memory.foreign(resolved) {
-                if !deep(exhibit.block_number, required) {
+                if !deep(exhibit.block_number, required)
+                    || self.is_canonical(&ring, block_of_exhibit(&exhibit)).await != Some(true)
+                {
                     break;
                 }
             } else if let Some(tx) = memory.tx_at(resolved) {
@@ -206,14 +195,15 @@ impl Lane {
         while settled < resolved.min(run.consumed) {
             let bound = memory.tx_at(settled).filter(|tx| tx.facts.state.is_bound());
             match (bound, memory.foreign(settled)) {
-                (Some(tx), Some(exhibit)) => {
-                    let block = BlockRef { number: exhibit.block_number, hash: exhibit.block_hash };
+                (displaced, Some(exhibit)) => {
                     let patient = deep(exhibit.block_number, required.max(self.patience()));
-                    // Its bytes are void only as long as that block stands.
-                    if !patient || self.is_canonical(&ring, block).await != Some(true) {
+                    // Our bytes are void, and the nonce is used, only as long as that block stands.
+                    if !patient || self.is_canonical(&ring, block_of_exhibit(&exhibit)).await != Some(true) {
                         break;
                     }
-                    draft.writes.txs.push(requeue(tx)?);
+                    if let Some(tx) = displaced {
+                        draft.writes.txs.push(requeue(tx)?);
+                    }
                 }
                 // It got its nonce back after the foreign use had been resolved.
                 (Some(tx), None) if settled < run.resolved => {
@@ -244,6 +234,10 @@ impl Lane {
             _ => 64,
         }
     }
+}
+
+const fn block_of_exhibit(exhibit: &Exhibit) -> BlockRef {
+    BlockRef { number: exhibit.block_number, hash: exhibit.block_hash }
 }
 
 const fn block_of(mined: &Mined) -> BlockRef {

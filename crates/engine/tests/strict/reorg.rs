@@ -8,9 +8,10 @@ use gapless_core::ids::{Nonce, TxId};
 use gapless_core::state::{SubState, TxState};
 use gapless_engine::LaneSettings;
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
+use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use serde_json::{Value, json};
 
-use crate::support::{Node, chain, effects, entry, mine, quick, unmined};
+use crate::support::{Node, chain, effects, entry, memory, mine, quick, unmined};
 
 /// Replaces the last `depth` blocks; `again` are raw transactions and the number of the new block to hold them.
 async fn reorg(anvil: &Anvil, depth: u64, again: Value) {
@@ -140,5 +141,36 @@ async fn a_pool_that_forgets_what_it_accepted_is_told_again() {
     mined(&node, &anvil, third).await;
     mine(&anvil, 2).await;
     node.each_took_effect_once(&anvil, &[first, second, third]).await;
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_vanished_while_nobody_ran_counts_for_nothing_though_an_endpoint_still_shows_it() {
+    let anvil = unmined().await;
+    let (store, settings) = (memory(), quick(3));
+    let node = Node::on(store.clone(), &[anvil.url()], settings).await;
+    let id = node.submit(entry(0)).await;
+    mined(&node, &anvil, id).await;
+    node.stopped().await;
+    let height = anvil.rpc("eth_blockNumber", json!([])).await.unwrap();
+    let dead = anvil.rpc("eth_getBlockByNumber", json!([height, false])).await.unwrap();
+    reorg(&anvil, 1, json!([])).await;
+    mine(&anvil, 6).await;
+
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    proxy.rule(
+        "eth_getBlockByNumber",
+        Fault::result(move |request, mut answer| {
+            if request["params"][0] == height {
+                answer["result"] = dead.clone();
+            }
+            answer
+        }),
+    );
+    let node = Node::on(store, &[proxy.url()], settings).await;
+    retracted(&node, id).await;
+    mined(&node, &anvil, id).await;
+    mine(&anvil, 3).await;
+    node.each_took_effect_once(&anvil, &[id]).await;
     node.stopped().await;
 }
