@@ -98,7 +98,7 @@ impl Side {
         let items = self.load.requests(batch)?;
         let arrived =
             if self.sessions.len() % 2 == 1 { Some(self.load.accept(store, &items).await?) } else { None };
-        store.claimable(self.load.terms(), 100).await?;
+        store.claimable(self.load.terms(), None, 100).await?;
         store.peek_queue(&submitter, QUEUED).await?;
         let (_, mut txs) = match arrived {
             Some(arrived) => arrived,
@@ -231,7 +231,7 @@ impl Side {
                 taken
             }
             Op::Claimable => {
-                let claimable = store.claimable(terms, 100).await?;
+                let claimable = store.claimable(terms, None, 100).await?;
                 let taken = watch.elapsed();
                 ensure!(claimable.len() == ORPHANS.count(), "{claimable:?}");
                 taken

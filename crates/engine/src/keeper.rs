@@ -160,6 +160,7 @@ impl Keeper {
     ) {
         let (ends, mut ended) = mpsc::channel(1_024);
         let mut seats: BTreeMap<SubmitterId, Seated> = BTreeMap::new();
+        let mut swept: Option<SubmitterId> = None;
         let mut renew = tokio::time::interval(self.options.renew);
         let mut sweep = tokio::time::interval(self.options.sweep);
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -179,7 +180,9 @@ impl Keeper {
                     self.attend(&mut seats, all(submitter, &mut heard), &ends).await;
                 }
                 _ = sweep.tick() => {
-                    if let Ok(wanted) = self.store.claimable(&self.options.terms, CLAIM).await {
+                    if let Ok(wanted) = self.store.claimable(&self.options.terms, swept.as_ref(), CLAIM).await {
+                        // The next sweep goes on where this one had to end: what nobody here can run must not hide the rest.
+                        swept = wanted.last().filter(|_| wanted.len() == CLAIM).cloned();
                         self.attend(&mut seats, wanted, &ends).await;
                     }
                 }

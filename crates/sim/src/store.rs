@@ -178,9 +178,14 @@ impl Store for NodeStore {
         .await
     }
 
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
-        let terms = *terms;
-        read!(self, "claimable", |store| store.claimable(&terms, limit))
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>> {
+        let (terms, after) = (*terms, after.cloned());
+        read!(self, "claimable", |store| store.claimable(&terms, after.as_ref(), limit))
     }
 
     async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {

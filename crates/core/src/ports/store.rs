@@ -214,8 +214,13 @@ pub trait Store: Send + Sync {
     /// Waits for a write of ours that is still under way.
     async fn raise_token(&self, grant: &Grant, terms: &LeaseTerms) -> StoreResult<Acquired>;
 
-    /// Submitters with work and no live lease.
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>>;
+    /// Submitters with work and no live lease, by name, beginning after one.
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>>;
 
     /// Tells whoever listens that these submitters have new work. After the commit, best effort: a word that
     /// is lost is made good by the sweep over [`Self::claimable`] and by each lane's own tick.

@@ -154,7 +154,12 @@ impl Store for MemoryStore {
         Ok(acquire_one(lane, grant.submitter(), grant.owner(), now, terms, true))
     }
 
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>> {
         let (state, now) = self.lock();
         let nobody =
             Owner::new("-", uuid::Uuid::nil()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -165,7 +170,9 @@ impl Store for MemoryStore {
                 || lane.commands.iter().any(|(_, end)| end.is_none())
                 || state.queue(name).next().is_some()
         };
-        let found = state.lanes.iter().filter(|(name, lane)| free(lane) && waiting(name, lane));
+        let later = |name: &SubmitterId| after.is_none_or(|after| name > after);
+        let found =
+            state.lanes.iter().filter(|(name, lane)| later(name) && free(lane) && waiting(name, lane));
         Ok(found.take(limit).map(|(name, _)| name.clone()).collect())
     }
 

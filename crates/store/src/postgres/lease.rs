@@ -200,12 +200,12 @@ pub(super) async fn release(
 /// empty table can prefer another one and walk the history.
 const CLAIMABLE: &str = "
 WITH RECURSIVE queued AS (
-  (SELECT submitter FROM tx_queue ORDER BY submitter, ord LIMIT 1)
+  (SELECT submitter FROM tx_queue WHERE submitter > $4 ORDER BY submitter, ord LIMIT 1)
   UNION ALL
   SELECT (SELECT t.submitter FROM tx_queue t WHERE t.submitter > q.submitter ORDER BY t.submitter, t.ord LIMIT 1)
   FROM queued q WHERE q.submitter IS NOT NULL
 ), commanded AS (
-  (SELECT submitter FROM lane_command WHERE done_at IS NULL ORDER BY submitter, ord LIMIT 1)
+  (SELECT submitter FROM lane_command WHERE done_at IS NULL AND submitter > $4 ORDER BY submitter, ord LIMIT 1)
   UNION ALL
   SELECT (SELECT c.submitter FROM lane_command c WHERE c.done_at IS NULL AND c.submitter > q.submitter
           ORDER BY c.submitter, c.ord LIMIT 1)
@@ -213,7 +213,7 @@ WITH RECURSIVE queued AS (
 ), wanted AS (
   SELECT submitter FROM queued WHERE submitter IS NOT NULL
   UNION SELECT submitter FROM commanded WHERE submitter IS NOT NULL
-  UNION SELECT submitter FROM submitter_lease WHERE NOT idle
+  UNION SELECT submitter FROM submitter_lease WHERE NOT idle AND submitter > $4
 )
 SELECT w.submitter FROM wanted w LEFT JOIN submitter_lease l ON l.submitter = w.submitter
 WHERE l.submitter IS NULL OR l.expires_at <= gapless_now() - $1 * interval '1 microsecond'
@@ -223,6 +223,7 @@ ORDER BY w.submitter LIMIT $3";
 pub(super) async fn claimable(
     connection: &mut PgConnection,
     terms: &LeaseTerms,
+    after: Option<&SubmitterId>,
     limit: usize,
 ) -> StoreResult<Vec<SubmitterId>> {
     let far: Duration = terms.absurdly_far();
@@ -234,6 +235,7 @@ pub(super) async fn claimable(
             given: limit,
             limit: 0,
         })?)
+        .bind(after.map_or("", SubmitterId::as_str))
         .fetch_all(connection)
         .await
         .map_err(error::reading)?;

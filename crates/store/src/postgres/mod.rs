@@ -182,8 +182,13 @@ impl Store for PostgresStore {
         self.acquire_one(grant.owner(), grant.submitter(), terms, true).await
     }
 
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
-        read!(self, c => lease::claimable(c, terms, limit))
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>> {
+        read!(self, c => lease::claimable(c, terms, after, limit))
     }
 
     async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {

@@ -112,7 +112,7 @@ pub(super) fn passes(
 
 const CLAIMABLE: &str = "
 WITH RECURSIVE queued(submitter) AS (
-  SELECT min(submitter) FROM managed_tx WHERE queue_ord IS NOT NULL
+  SELECT min(submitter) FROM managed_tx WHERE queue_ord IS NOT NULL AND submitter > ?4
   UNION ALL
   SELECT (SELECT min(m.submitter) FROM managed_tx m WHERE m.queue_ord IS NOT NULL AND m.submitter > q.submitter)
   FROM queued q WHERE q.submitter IS NOT NULL
@@ -122,17 +122,20 @@ WITH RECURSIVE queued(submitter) AS (
   UNION SELECT submitter FROM submitter_lease WHERE NOT idle
 )
 SELECT w.submitter FROM wanted w LEFT JOIN submitter_lease l ON l.submitter = w.submitter
-WHERE l.submitter IS NULL OR l.expires_at <= ?1 OR l.expires_at > ?2 ORDER BY w.submitter LIMIT ?3";
+WHERE w.submitter > ?4 AND (l.submitter IS NULL OR l.expires_at <= ?1 OR l.expires_at > ?2)
+ORDER BY w.submitter LIMIT ?3";
 
 pub(super) fn claimable(
     db: &Connection,
     now: Timestamp,
     terms: &LeaseTerms,
+    after: Option<&SubmitterId>,
     limit: usize,
 ) -> StoreResult<Vec<SubmitterId>> {
+    let after = after.map_or("", SubmitterId::as_str);
     let overdue = now.minus(terms.allowance()).as_micros();
     let absurd = now.plus(terms.absurdly_far()).as_micros();
     let found: Vec<String> =
-        rows::all(db, CLAIMABLE, params![overdue, absurd, signed(limit as u64)], |row| row.get(0))?;
+        rows::all(db, CLAIMABLE, params![overdue, absurd, signed(limit as u64), after], |row| row.get(0))?;
     found.iter().map(|text| submitter_id(text)).collect()
 }

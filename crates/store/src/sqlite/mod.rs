@@ -219,9 +219,14 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
-        let (terms, clock) = (*terms, self.clock.clone());
-        self.read(move |db| lease::claimable(db, clock.now(), &terms, limit)).await
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>> {
+        let (terms, clock, after) = (*terms, self.clock.clone(), after.cloned());
+        self.read(move |db| lease::claimable(db, clock.now(), &terms, after.as_ref(), limit)).await
     }
 
     async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {

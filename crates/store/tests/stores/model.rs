@@ -391,7 +391,7 @@ impl Player {
             store.load_lane(submitter).await.unwrap(),
             store.peek_queue(submitter, 100).await.unwrap(),
             store.submitter(submitter).await.unwrap(),
-            store.claimable(&self.world.terms(), 10).await.unwrap(),
+            store.claimable(&self.world.terms(), None, 10).await.unwrap(),
             store.attempts(submitter, Nonce(0), Nonce(100)).await.unwrap(),
             store.allocations(submitter, Nonce(0), Nonce(100)).await.unwrap(),
         );

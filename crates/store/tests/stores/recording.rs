@@ -115,8 +115,13 @@ impl Store for Recording {
         self.seen.called("raise_token", self.inner.raise_token(grant, terms).await)
     }
 
-    async fn claimable(&self, terms: &LeaseTerms, limit: usize) -> StoreResult<Vec<SubmitterId>> {
-        self.seen.called("claimable", self.inner.claimable(terms, limit).await)
+    async fn claimable(
+        &self,
+        terms: &LeaseTerms,
+        after: Option<&SubmitterId>,
+        limit: usize,
+    ) -> StoreResult<Vec<SubmitterId>> {
+        self.seen.called("claimable", self.inner.claimable(terms, after, limit).await)
     }
 
     async fn notify(&self, submitters: &[SubmitterId]) -> StoreResult<()> {

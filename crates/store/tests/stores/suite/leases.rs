@@ -96,7 +96,7 @@ pub async fn a_released_lease_is_free_at_once(w: &World) {
     ];
     assert_eq!(w.store.release(&grants).await.unwrap(), [true, true]);
     assert_eq!(
-        w.store.claimable(&w.terms(), 10).await.unwrap(),
+        w.store.claimable(&w.terms(), None, 10).await.unwrap(),
         vec![one.clone()],
         "an idle lane wants nobody"
     );
@@ -155,8 +155,10 @@ pub async fn work_without_a_live_lease_is_claimable_and_nothing_else(w: &World) 
     w.accepted(&held_by_a, 1).await;
     held(acquire(w, &owner("a", 1).unwrap(), &held_by_a).await);
 
-    let found = w.store.claimable(&w.terms(), 10).await.unwrap();
+    let found = w.store.claimable(&w.terms(), None, 10).await.unwrap();
     assert_eq!(found, [queued.clone(), commanded, orphaned]);
     assert!(!found.contains(&idle));
-    assert_eq!(w.store.claimable(&w.terms(), 1).await.unwrap(), [queued]);
+    assert_eq!(w.store.claimable(&w.terms(), None, 1).await.unwrap(), [queued.clone()]);
+    assert_eq!(w.store.claimable(&w.terms(), Some(&queued), 10).await.unwrap(), found[1..]);
+    assert_eq!(w.store.claimable(&w.terms(), Some(&found[1]), 10).await.unwrap(), found[2..]);
 }
