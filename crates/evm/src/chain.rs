@@ -112,25 +112,28 @@ impl EvmChain {
 
     /// Counts and whether the head stood still while they were read.
     async fn counts_once(&self, address: Address) -> ChainResult<(Counts, bool)> {
-        let calls = [
-            Call::new("eth_getBlockByNumber", json!(["latest", false])),
-            Call::new("eth_getTransactionCount", json!([address, "latest"])),
-            Call::new("eth_getTransactionCount", json!([address, "pending"])),
-            Call::new("eth_blockNumber", json!([])),
-        ];
-        self.public
-            .read(&calls, |endpoint, replies| {
-                let head: BlockName = decode::required(value(replies, 0)?)?;
-                let latest: Quantity<u64> = decode::required(value(replies, 1)?)?;
-                let pending: Quantity<u64> = decode::required(value(replies, 2)?)?;
-                let after: Quantity<u64> = decode::required(value(replies, 3)?)?;
-                let at = head.named();
-                self.public.saw_head(endpoint, at.number);
-                let counts = Counts { at, latest: Nonce(latest.0), pending: Nonce(pending.0) };
-                Ok((counts, after.0 == at.number))
-            })
-            .await
+        self.public.read(&count_calls(address), |endpoint, replies| self.counts_in(endpoint, replies)).await
     }
+
+    fn counts_in(&self, endpoint: &Endpoint, replies: &[Reply]) -> Result<(Counts, bool), ReadError> {
+        let head: BlockName = decode::required(value(replies, 0)?)?;
+        let latest: Quantity<u64> = decode::required(value(replies, 1)?)?;
+        let pending: Quantity<u64> = decode::required(value(replies, 2)?)?;
+        let after: Quantity<u64> = decode::required(value(replies, 3)?)?;
+        let at = head.named();
+        self.public.saw_head(endpoint, at.number);
+        let counts = Counts { at, latest: Nonce(latest.0), pending: Nonce(pending.0) };
+        Ok((counts, after.0 == at.number))
+    }
+}
+
+fn count_calls(address: Address) -> [Call; 4] {
+    [
+        Call::new("eth_getBlockByNumber", json!(["latest", false])),
+        Call::new("eth_getTransactionCount", json!([address, "latest"])),
+        Call::new("eth_getTransactionCount", json!([address, "pending"])),
+        Call::new("eth_blockNumber", json!([])),
+    ]
 }
 
 #[async_trait]
@@ -196,6 +199,23 @@ impl Chain for EvmChain {
             (counts, still) = self.counts_once(address).await?;
         }
         Ok(counts)
+    }
+
+    async fn counts_of_all(&self, account: &SubmitterId) -> ChainResult<Vec<Counts>> {
+        let calls = count_calls(self.address(account)?);
+        let mut found = Vec::new();
+        for (_, endpoint) in self.public.all_ready().await {
+            if let Ok(replies) = endpoint.ask(&calls).await
+                && let Ok((counts, _)) = self.counts_in(endpoint, &replies)
+            {
+                found.push(counts);
+            }
+        }
+        match found.is_empty() {
+            // Nobody is ready: the ordinary way waits for somebody, or tells why not.
+            true => Ok(vec![self.counts(account).await?]),
+            false => Ok(found),
+        }
     }
 
     async fn count_at(&self, account: &SubmitterId, block: B256) -> ChainResult<Nonce> {

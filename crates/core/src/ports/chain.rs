@@ -126,6 +126,11 @@ pub trait Chain: Send + Sync {
     /// An account's counts at the head.
     async fn counts(&self, account: &SubmitterId) -> ChainResult<Counts>;
 
+    /// The same of every endpoint that answers, where there are several; at least one did.
+    async fn counts_of_all(&self, account: &SubmitterId) -> ChainResult<Vec<Counts>> {
+        Ok(vec![self.counts(account).await?])
+    }
+
     /// An account's count at a block, by hash.
     async fn count_at(&self, account: &SubmitterId, block: B256) -> ChainResult<Nonce>;
 

@@ -135,14 +135,23 @@ impl Lane {
     async fn read_start(&self) -> ChainResult<Result<Nonce, String>> {
         let (chain, id) = (&self.chain.chain, &self.submitter.id);
         let seen = self.seen();
-        let counts = chain.counts(id).await?;
+        let all = chain.counts_of_all(id).await?;
+        let Some(counts) = all.iter().max_by_key(|counts| counts.at.number).copied() else {
+            return Ok(Err("no endpoint tells the account's count".to_owned()));
+        };
         if counts.at.number < seen {
             return Ok(Err(format!(
                 "the endpoint lags: it is at block {}, {seen} has been seen",
                 counts.at.number
             )));
         }
-        if counts.pending != counts.latest {
+        if let Some(other) = all.iter().find(|other| other.latest != counts.latest) {
+            return Ok(Err(format!(
+                "endpoints disagree: {} transactions at block {}, {} at block {}",
+                counts.latest, counts.at.number, other.latest, other.at.number
+            )));
+        }
+        if let Some(counts) = all.iter().find(|counts| counts.pending != counts.latest) {
             return Ok(Err(format!(
                 "the account has transactions in flight: {} mined, {} pending",
                 counts.latest, counts.pending

@@ -14,7 +14,7 @@ use gapless_testkit::anvil::Anvil;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use serde_json::{Value, json};
 
-use crate::support::{Node, address, count, entry, mine, nonce_of, number, quick, ticking, unmined};
+use crate::support::{Node, address, count, entry, memory, mine, nonce_of, number, quick, ticking, unmined};
 
 /// What a node that is behind would say, block by block.
 #[derive(Default)]
@@ -158,5 +158,35 @@ async fn a_lagging_backend_cannot_make_a_lane_start_too_low() {
     .unwrap();
     assert_eq!(nonce_of(&anvil, node.confirmed(id).await.tx_hash.unwrap()).await, 4);
     assert!(!node.ever_told(EventKind::SubmitterProtected).await);
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_starts_only_where_every_endpoint_counts_the_same() {
+    let anvil = unmined().await;
+    for _ in 0..3 {
+        let sent = json!([{"from": address(), "to": address(), "value": "0x0"}]);
+        anvil.rpc("eth_sendTransaction", sent).await.unwrap();
+        mine(&anvil, 1).await;
+    }
+    let behind = RpcProxy::start(anvil.url()).unwrap();
+    let old = Fault::result(|_, mut answer| {
+        answer["result"] = json!("0x1");
+        answer
+    });
+    let rule = behind.rule("eth_getTransactionCount", old);
+    let node = Node::on(memory(), &[behind.url(), anvil.url()], quick(0)).await;
+    let id = node.submit(entry(0)).await;
+    let waits = node.until(id, "the reason", |view| view.wait_reason.is_some()).await;
+    assert!(format!("{:?}", waits.wait_reason).contains("endpoints disagree"), "{waits:?}");
+    behind.remove(rule);
+    gapless_testkit::wait::eventually(Duration::from_secs(60), "the block", || async {
+        mine(&anvil, 1).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        (count(&anvil).await == 4).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(nonce_of(&anvil, node.confirmed(id).await.tx_hash.unwrap()).await, 3);
     node.stopped().await;
 }

@@ -170,6 +170,16 @@ impl Pool {
         ready.into_iter().map(|(_, place, endpoint)| (place, endpoint)).collect()
     }
 
+    /// Whoever may be asked now, once everybody whose identity is due was checked.
+    pub(crate) async fn all_ready(&self) -> Vec<(usize, &Arc<Endpoint>)> {
+        for endpoint in &self.endpoints {
+            if endpoint.health().is_due(Instant::now(), false) {
+                endpoint.verify(&self.identity, self.strictness, false).await;
+            }
+        }
+        self.ready()
+    }
+
     /// Checks identities that are due: in the background if somebody is ready, else until somebody is.
     pub(crate) async fn verify_due(&self) {
         let mut in_need = self.ready().is_empty();
