@@ -89,4 +89,6 @@ pub struct CommandEnd {
     pub outcome: CommandOutcome,
     /// Code of a refusal or a lost race.
     pub code: Option<NodeText>,
+    /// What it found or did, in figures.
+    pub result: Option<Value>,
 }

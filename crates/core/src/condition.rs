@@ -11,6 +11,7 @@ use crate::fees::Wei;
 use crate::ids::Nonce;
 use crate::named::named_enum;
 use crate::text::NodeText;
+use crate::time::Timestamp;
 use crate::wait::WaitReason;
 
 /// Somebody else used the key, proven.
@@ -58,7 +59,29 @@ pub struct Conditions {
     /// Cannot pay: (balance, needed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_funds: Option<(Wei, Wei)>,
+    /// The last nonce resets, oldest first. No flag, but kept with them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resets: Vec<Reset>,
 }
+
+/// A nonce reset that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reset {
+    /// When, by the database's clock.
+    pub at: Timestamp,
+    /// Who asked.
+    pub actor: NodeText,
+    /// Whether it was forced.
+    pub forced: bool,
+    /// The next nonce before.
+    pub from: Nonce,
+    /// And after.
+    pub to: Nonce,
+}
+
+/// Resets kept.
+pub const RESETS_KEPT: usize = 5;
 
 named_enum! {
     /// The gravest condition, as shown.

@@ -91,6 +91,44 @@ impl Fees {
     }
 }
 
+/// Ceilings that nothing may exceed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FeeCaps {
+    /// On the total per gas (or the legacy price).
+    pub max_fee_per_gas: Option<GasPrice>,
+    /// On the tip.
+    pub max_priority_fee_per_gas: Option<GasPrice>,
+    /// On what all the gas of one attempt may cost.
+    pub max_cost: Option<Wei>,
+}
+
+impl FeeCaps {
+    /// The caps for an attempt with so much gas: what it may cost in all bounds its price.
+    #[must_use]
+    pub fn for_gas(&self, gas: Gas) -> Self {
+        let by_cost = self.max_cost.map(|cost| {
+            let price = cost.0.checked_div(U256::from(gas.0)).unwrap_or(U256::MAX);
+            GasPrice(price.saturating_to::<u128>())
+        });
+        let total = [self.max_fee_per_gas, by_cost].into_iter().flatten().min();
+        Self { max_fee_per_gas: total, ..*self }
+    }
+
+    /// Fees within the caps.
+    #[must_use]
+    pub fn apply(&self, fees: Fees) -> Fees {
+        let below = |price: GasPrice, cap: Option<GasPrice>| cap.map_or(price, |cap| price.min(cap));
+        match fees {
+            Fees::Dynamic { max_fee_per_gas, max_priority_fee_per_gas } => {
+                let total = below(max_fee_per_gas, self.max_fee_per_gas);
+                let tip = below(max_priority_fee_per_gas, self.max_priority_fee_per_gas).min(total);
+                Fees::Dynamic { max_fee_per_gas: total, max_priority_fee_per_gas: tip }
+            }
+            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: below(gas_price, self.max_fee_per_gas) },
+        }
+    }
+}
+
 /// Fees a caller asked for; what is missing is quoted from the market.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -131,6 +169,27 @@ mod tests {
         for bad in ["255", "\"\"", "\"0x\"", "\"0xzz\"", "\"-1\"", "\"+1\"", "1.5"] {
             assert!(serde_json::from_str::<GasPrice>(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn caps_keep_the_tip_below_the_total() {
+        let caps = FeeCaps { max_fee_per_gas: Some(GasPrice(10)), ..FeeCaps::default() };
+        let fees = Fees::Dynamic { max_fee_per_gas: GasPrice(100), max_priority_fee_per_gas: GasPrice(50) };
+        let capped = Fees::Dynamic { max_fee_per_gas: GasPrice(10), max_priority_fee_per_gas: GasPrice(10) };
+        assert_eq!(caps.apply(fees), capped);
+        assert_eq!(FeeCaps::default().apply(fees), fees);
+    }
+
+    #[test]
+    fn what_an_attempt_may_cost_bounds_its_price() {
+        let caps = FeeCaps {
+            max_fee_per_gas: Some(GasPrice(10)),
+            max_cost: Some(Wei(U256::from(210_000))),
+            ..FeeCaps::default()
+        };
+        assert_eq!(caps.for_gas(Gas(21_000)).max_fee_per_gas, Some(GasPrice(10)));
+        assert_eq!(caps.for_gas(Gas(42_000)).max_fee_per_gas, Some(GasPrice(5)));
+        assert_eq!(caps.for_gas(Gas(0)).max_fee_per_gas, Some(GasPrice(10)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod attempt;
+pub mod bump;
 pub mod change;
 pub mod command;
 pub mod condition;
@@ -14,6 +15,7 @@ pub mod cursor;
 pub mod digest;
 pub mod event;
 pub mod fees;
+pub mod govern;
 pub mod ids;
 pub mod intent;
 pub mod intrinsic;

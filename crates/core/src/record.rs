@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
-use crate::fees::{Gas, GasPrice};
+use crate::fees::{FeeWishes, Gas, GasPrice};
 use crate::ids::{FencingToken, Nonce, Order, RequestId, Scope, Seq, TxId};
-use crate::intent::{Intent, IntentError};
+use crate::intent::{Intent, IntentError, Options, Payload};
 use crate::limits::MAX_METADATA_BYTES;
 use crate::named::named_enum;
+use crate::ports::policy::Diagnosis;
 use crate::state::{SubState, TxState};
 use crate::submitter::SubmitterId;
 use crate::text::NodeText;
@@ -158,6 +159,43 @@ pub struct Failure {
     pub reason: NodeText,
 }
 
+named_enum! {
+    /// Why a placeholder competes with a transaction for its nonce, and so how it ends if that one wins.
+    pub enum Withdrawal {
+        /// By command.
+        Cancel = "cancel",
+        /// Its `validUntil` passed, and it asked for this.
+        Expiry = "expiry",
+        /// The policy for the stuck decided so.
+        Governor = "governor",
+    }
+}
+
+/// What became of a transaction besides the ordinary way: what was asked of it since it was accepted, and what was done
+/// because it did not move. Ordinary transactions have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Amendment {
+    /// What should happen instead of what was accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+    /// Fees asked for instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fees: Option<FeeWishes>,
+    /// A placeholder competes for its nonce.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawal: Option<Withdrawal>,
+    /// What the pool seemed to hold when somebody last looked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
+    /// How often each step of the policy for the stuck was taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<u32>,
+    /// When the last of them was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stepped_at: Option<Timestamp>,
+}
+
 /// Everything about a transaction that changes. Only its lane writes it, whole, in a fenced commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxFacts {
@@ -181,9 +219,22 @@ pub struct TxFacts {
     pub bound_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+    /// What left the ordinary way.
+    pub amended: Option<Box<Amendment>>,
 }
 
 impl TxFacts {
+    /// The amendment, made if there is none.
+    pub fn amend(&mut self) -> &mut Amendment {
+        self.amended.get_or_insert_default()
+    }
+
+    /// Why a placeholder competes for its nonce, if one does.
+    #[must_use]
+    pub fn withdrawal(&self) -> Option<Withdrawal> {
+        self.amended.as_ref().and_then(|amended| amended.withdrawal)
+    }
+
     /// As accepted.
     #[must_use]
     pub const fn accepted() -> Self {
@@ -198,6 +249,7 @@ impl TxFacts {
             wait: None,
             bound_at: None,
             ended_at: None,
+            amended: None,
         }
     }
 
@@ -247,5 +299,19 @@ impl TxRecord {
     #[must_use]
     pub const fn tx_id(&self) -> TxId {
         self.request.tx_id
+    }
+
+    /// What should happen: as accepted, or as replaced since.
+    #[must_use]
+    pub fn payload(&self) -> &Payload {
+        let replaced = self.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref());
+        replaced.unwrap_or(&self.request.intent.payload)
+    }
+
+    /// How it should happen: as accepted, or with other fees asked for since.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        let fees = self.facts.amended.as_ref().and_then(|amended| amended.fees);
+        Options { fees: fees.unwrap_or(self.request.intent.options.fees), ..self.request.intent.options }
     }
 }

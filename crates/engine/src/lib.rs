@@ -31,7 +31,8 @@ pub mod view;
 pub mod writer;
 
 pub use engine::{Engine, EngineOptions};
+pub use gapless_core::fees::FeeCaps;
 pub use gate::{AcceptMode, AcceptRules};
 pub use handle::{Handle, Refusal};
 pub use registry::{Registry, Submitter};
-pub use settings::{FeeCaps, LaneSettings};
+pub use settings::{FinalityRule, HealthRules, LaneSettings};

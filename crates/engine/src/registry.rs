@@ -66,7 +66,7 @@ impl Registry {
         let known =
             self.chains.read().unwrap_or_else(std::sync::PoisonError::into_inner).contains_key(&id.chain());
         let submitters = self.submitters.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let unsigned = || Submitter { id: id.clone(), settings: self.defaults, signer: None };
+        let unsigned = || Submitter { id: id.clone(), settings: self.defaults.clone(), signer: None };
         known.then(|| submitters.get(id).cloned().unwrap_or_else(unsigned))
     }
 

@@ -1,38 +1,37 @@
 //! How one submitter is to be run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gapless_core::fees::{Fees, GasPrice};
+use gapless_core::bump::BumpRules;
+use gapless_core::fees::{FeeCaps, Wei};
+use gapless_core::govern::StuckRules;
 use gapless_core::ids::Nonce;
 use gapless_core::plan::{Mode, NonceRules, ReleaseAt};
+use gapless_core::ports::chain::Tag;
 
-/// Ceilings that nothing may exceed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FeeCaps {
-    /// On the total per gas (or the legacy price).
-    pub max_fee_per_gas: Option<GasPrice>,
-    /// On the tip.
-    pub max_priority_fee_per_gas: Option<GasPrice>,
+/// When a slot counts as deep enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinalityRule {
+    /// So many blocks after inclusion.
+    Depth,
+    /// At or below the block the chain calls by this name, and as deep as required besides.
+    Tag(Tag),
 }
 
-impl FeeCaps {
-    /// Fees within the caps.
-    #[must_use]
-    pub fn apply(&self, fees: Fees) -> Fees {
-        let below = |price: GasPrice, cap: Option<GasPrice>| cap.map_or(price, |cap| price.min(cap));
-        match fees {
-            Fees::Dynamic { max_fee_per_gas, max_priority_fee_per_gas } => {
-                let total = below(max_fee_per_gas, self.max_fee_per_gas);
-                let tip = below(max_priority_fee_per_gas, self.max_priority_fee_per_gas).min(total);
-                Fees::Dynamic { max_fee_per_gas: total, max_priority_fee_per_gas: tip }
-            }
-            Fees::Legacy { gas_price } => Fees::Legacy { gas_price: below(gas_price, self.max_fee_per_gas) },
-        }
-    }
+/// How an account's health is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HealthRules {
+    /// Below this the account is told to be low; none never.
+    pub min_balance: Option<Wei>,
+    /// How often the balance is read while the lane runs.
+    pub balance_refresh: Duration,
+    /// How often to look whether what failed works again.
+    pub retry: Duration,
 }
 
 /// The settings of a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSettings {
     /// Strict or pipelined, and when the next nonce may go.
     pub rules: NonceRules,
@@ -50,6 +49,22 @@ pub struct LaneSettings {
     pub retry: Duration,
     /// Fee ceilings.
     pub caps: FeeCaps,
+    /// What deep enough means.
+    pub finality: FinalityRule,
+    /// How deep the use of a nonce by anything but its own attempt must lie, where the chain's own floor is lower.
+    pub finality_depth: Option<u64>,
+    /// When and how much dearer attempts are made.
+    pub bump: BumpRules,
+    /// What is done about transactions that do not move.
+    pub stuck: Arc<StuckRules>,
+    /// Whether pools are looked into.
+    pub diagnose: bool,
+    /// How long a recycled slot waits for a transaction before a placeholder takes it.
+    pub recycle_hold: Duration,
+    /// Whether every confirmation is told, or only the end.
+    pub tell_confirmations: bool,
+    /// How the account's health is watched.
+    pub health: HealthRules,
 }
 
 /// As good as never.
@@ -77,20 +92,18 @@ impl Default for LaneSettings {
             stale_receipts: Duration::from_secs(60),
             retry: Duration::from_secs(1),
             caps: FeeCaps::default(),
+            finality: FinalityRule::Depth,
+            finality_depth: None,
+            bump: BumpRules::default(),
+            stuck: Arc::default(),
+            diagnose: false,
+            recycle_hold: Duration::from_secs(5),
+            tell_confirmations: false,
+            health: HealthRules {
+                min_balance: None,
+                balance_refresh: Duration::from_secs(300),
+                retry: Duration::from_secs(60),
+            },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn caps_keep_the_tip_below_the_total() {
-        let caps = FeeCaps { max_fee_per_gas: Some(GasPrice(10)), max_priority_fee_per_gas: None };
-        let fees = Fees::Dynamic { max_fee_per_gas: GasPrice(100), max_priority_fee_per_gas: GasPrice(50) };
-        let capped = Fees::Dynamic { max_fee_per_gas: GasPrice(10), max_priority_fee_per_gas: GasPrice(10) };
-        assert_eq!(caps.apply(fees), capped);
-        assert_eq!(FeeCaps::default().apply(fees), fees);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use alloy_primitives::{Address, B256, U256};
+use alloy_primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
 use futures::future::{join, try_join_all};
 use gapless_core::attempt::{Route, StoredAttempt};
@@ -12,7 +12,8 @@ use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
-    Block, Chain, ChainError, ChainResult, Counts, EndpointStatus, Estimate, Quote, Receipt, Sighting,
+    Block, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote, Receipt,
+    Sighting,
 };
 use gapless_core::submitter::SubmitterId;
 use gapless_core::text::NodeText;
@@ -255,6 +256,20 @@ impl Chain for EvmChain {
     async fn quote(&self, options: &Options) -> ChainResult<Quote> {
         let market = self.market.market(&self.public, self.public.best_head()).await?;
         Ok(quote(market, options))
+    }
+
+    async fn pooled(&self, hashes: &[B256]) -> ChainResult<Vec<bool>> {
+        let calls: Vec<Call> =
+            hashes.iter().map(|hash| Call::new("eth_getTransactionByHash", json!([hash]))).collect();
+        let known = |at: usize, replies: &[Reply]| -> Result<bool, ReadError> {
+            let found: Option<Value> = decode::optional(value(replies, at)?)?;
+            Ok(found.is_some())
+        };
+        self.public.read(&calls, |_, replies| (0..calls.len()).map(|at| known(at, replies)).collect()).await
+    }
+
+    fn contents(&self, raw: &Bytes) -> Option<Contents> {
+        crate::signer::tx::contents(raw)
     }
 
     async fn genesis(&self) -> ChainResult<B256> {

@@ -94,13 +94,13 @@ impl Node {
         let scenario = &self.world.scenario;
         let wire = Wire { world: self.world.clone(), node: self.name.clone() };
         let chain = Arc::new(NodeChain(wire.clone()));
-        let registry = Registry::new(scenario.settings);
+        let registry = Registry::new(scenario.settings.clone());
         let unfit = |error: &dyn std::fmt::Display| Violation::world(&error.to_string());
         let chain_id: ChainId = format!("eip155:{CHAIN}").parse().map_err(|error| unfit(&error))?;
         registry.add_chain(chain_id, chain.clone());
         for id in &scenario.submitters {
             let (id, signer) = (id.clone(), Some(chain.clone() as _));
-            registry.add_submitter(Submitter { id, settings: scenario.settings, signer });
+            registry.add_submitter(Submitter { id, settings: scenario.settings.clone(), signer });
         }
         let options = EngineOptions {
             owner: Owner::new(&self.name, self.clock.draw()).map_err(|error| unfit(&error))?,

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::event::{Event, EventCursor, EventPage};
-use gapless_core::ids::{Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
+use gapless_core::ids::{CommandId, Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
 use gapless_core::lease::{AcquireKind, Grant, LeaseTerms, Owner};
 use gapless_core::ports::store::{
     Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreError, StoreResult, SubmitterInfo,
@@ -224,6 +224,10 @@ impl Store for NodeStore {
     async fn take_commands(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<Command>> {
         let submitter = submitter.clone();
         read!(self, "take_commands", |store| store.take_commands(&submitter, limit))
+    }
+
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+        read!(self, "command_end", |store| store.command_end(id))
     }
 
     async fn mark(

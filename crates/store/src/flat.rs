@@ -6,7 +6,7 @@
 use alloy_primitives::{Address, B256};
 use gapless_core::allocation::{Allocation, AllocationStatus, Exhibit};
 use gapless_core::attempt::{AttemptKind, NewAttempt, Refusal, Route, StoredAttempt};
-use gapless_core::command::{Command, NewCommand, Verb};
+use gapless_core::command::{Command, CommandEnd, CommandOutcome, NewCommand, Verb};
 use gapless_core::cursor::{Cursor, InFlight, Run, VersionedCursor};
 use gapless_core::digest::Digest;
 use gapless_core::event::{EventRow, StoredEvent};
@@ -99,6 +99,7 @@ pub(crate) struct FlatFacts {
     pub(crate) wait_reason: Option<String>,
     pub(crate) bound_at: Option<i64>,
     pub(crate) ended_at: Option<i64>,
+    pub(crate) amended: Option<String>,
 }
 
 impl From<&TxFacts> for FlatFacts {
@@ -125,6 +126,7 @@ impl From<&TxFacts> for FlatFacts {
             wait_reason: facts.wait.as_ref().map(to_json),
             bound_at: facts.bound_at.map(Timestamp::as_micros),
             ended_at: facts.ended_at.map(Timestamp::as_micros),
+            amended: facts.amended.as_ref().map(to_json),
         }
     }
 }
@@ -166,6 +168,7 @@ impl FlatFacts {
             wait: self.wait_reason.as_deref().map(|text| json("wait_reason", text)).transpose()?,
             bound_at: self.bound_at.map(Timestamp::from_micros),
             ended_at: self.ended_at.map(Timestamp::from_micros),
+            amended: self.amended.as_deref().map(|text| json("amended", text)).transpose()?,
         })
     }
 }
@@ -406,6 +409,21 @@ impl FlatCommand {
             created_at: Timestamp::from_micros(self.created_at),
         })
     }
+}
+
+/// The end of a command, from its columns.
+pub(crate) fn command_end(
+    id: Uuid,
+    outcome: &str,
+    code: Option<&str>,
+    result: Option<&str>,
+) -> StoreResult<CommandEnd> {
+    Ok(CommandEnd {
+        id: CommandId(id),
+        outcome: need("outcome", CommandOutcome::named(outcome))?,
+        code: code.map(NodeText::new),
+        result: result.map(|text| json("result", text)).transpose()?,
+    })
 }
 
 /// A row of `outbox_event`.

@@ -9,6 +9,7 @@ use crate::attempt::StoredAttempt;
 use crate::fees::{Fees, Gas, GasPrice, Wei};
 use crate::ids::Nonce;
 use crate::intent::{Options, Payload};
+use crate::named::named_enum;
 use crate::outcome::SendOutcome;
 use crate::submitter::SubmitterId;
 use crate::text::NodeText;
@@ -105,6 +106,25 @@ pub struct Sighting {
     pub hash: Option<B256>,
 }
 
+named_enum! {
+    /// A name the chain has for a block that it will not, or hardly, take back.
+    pub enum Tag {
+        /// Unlikely to go.
+        Safe = "safe",
+        /// Never to go.
+        Finalized = "finalized",
+    }
+}
+
+/// What signed bytes carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// What would happen.
+    pub payload: Payload,
+    /// With at most so much gas.
+    pub gas_limit: Gas,
+}
+
 /// The chain.
 #[async_trait]
 pub trait Chain: Send + Sync {
@@ -145,6 +165,22 @@ pub trait Chain: Send + Sync {
 
     /// Quotes fees from the market, for these wishes. Caps are the caller's business.
     async fn quote(&self, options: &Options) -> ChainResult<Quote>;
+
+    /// The block a tag names now; none where the chain has no such tag.
+    async fn tagged(&self, _tag: Tag) -> ChainResult<Option<BlockRef>> {
+        Ok(None)
+    }
+
+    /// Which of these transactions some endpoint holds in its pool or chain.
+    async fn pooled(&self, hashes: &[B256]) -> ChainResult<Vec<bool>>;
+
+    /// What signed bytes carry; none if they cannot be read. Asks nobody.
+    fn contents(&self, raw: &Bytes) -> Option<Contents>;
+
+    /// Waits for a hint that there is a new head. Where nobody gives hints it waits for ever; heads are polled anyway.
+    async fn head_hint(&self) {
+        std::future::pending().await
+    }
 
     /// Hash of block 0: a chain that restarted under the same id has another.
     async fn genesis(&self) -> ChainResult<B256>;

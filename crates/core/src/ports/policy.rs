@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::StoredAttempt;
-use crate::fees::Fees;
+use crate::bump::BumpRules;
+use crate::fees::{FeeCaps, Fees};
 use crate::ids::Nonce;
 use crate::record::TxRecord;
 use crate::time::Timestamp;
@@ -18,6 +19,10 @@ pub struct BumpContext<'a> {
     pub attempts: &'a [StoredAttempt],
     /// What the market asks now.
     pub market: Fees,
+    /// What nothing may exceed.
+    pub caps: &'a FeeCaps,
+    /// What the submitter's settings say.
+    pub rules: &'a BumpRules,
     /// Now, by the database's clock.
     pub now: Timestamp,
 }
@@ -63,8 +68,10 @@ pub trait MempoolInspector: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StuckAction {
-    /// Send the same bytes again.
+    /// Nothing beyond sending the same bytes again when they are due.
     KeepTrying,
+    /// Send the same bytes again now.
+    Rebroadcast,
     /// Pay more.
     Bump,
     /// Let a placeholder take the nonce.
@@ -73,6 +80,21 @@ pub enum StuckAction {
     Escalate,
     /// Stop the submitter.
     Protect,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub action: StuckAction,
+    /// The step of the policy that says so; how often each was taken is kept with the transaction.
+    pub step: Option<usize>,
+}
+
+impl From<StuckAction> for Decision {
+    fn from(action: StuckAction) -> Self {
+        Self { action, step: None }
+    }
 }
 
 /// What a decision about the stuck is made on.
@@ -91,5 +113,5 @@ pub struct StuckContext<'a> {
 /// Governs the stuck. The default never cancels by itself.
 pub trait StuckPolicy: Send + Sync {
     /// What to do now.
-    fn decide(&self, context: &StuckContext<'_>) -> StuckAction;
+    fn decide(&self, context: &StuckContext<'_>) -> Decision;
 }

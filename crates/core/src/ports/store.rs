@@ -18,10 +18,10 @@ use thiserror::Error;
 use crate::allocation::{Allocation, Mark, MarkOutcome};
 use crate::attempt::StoredAttempt;
 use crate::change::{LaneChange, Verdict};
-use crate::command::{Command, CommandReceipt, NewCommand};
+use crate::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use crate::cursor::VersionedCursor;
 use crate::event::{Event, EventCursor, EventPage};
-use crate::ids::{Epoch, FencingToken, LockOwner, Nonce, Order, RequestId, Scope, TxId};
+use crate::ids::{CommandId, Epoch, FencingToken, LockOwner, Nonce, Order, RequestId, Scope, TxId};
 use crate::lease::{AcquireKind, Grant, LeaseTerms, Owner};
 use crate::record::{Accepted, NewTx, TxRecord};
 use crate::state::TxState;
@@ -246,6 +246,9 @@ pub trait Store: Send + Sync {
 
     /// Commands of a lane that wait, oldest first.
     async fn take_commands(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<Command>>;
+
+    /// How a command ended; none while it waits, or if nobody knows it.
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>>;
 
     /// A holder's word on its reserved slot.
     async fn mark(

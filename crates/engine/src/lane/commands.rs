@@ -41,7 +41,7 @@ impl Lane {
             info!(submitter = %self.submitter.id, command = command.command.verb.name(), outcome = outcome.name(),
                 actor = %command.command.actor, "command executed");
             let code = refusal.as_deref().map(NodeText::new);
-            draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code }];
+            draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code, result: None }];
             self.commit(memory, draft).await?;
         }
         Ok(())

@@ -148,7 +148,7 @@ async fn a_pool_that_forgets_what_it_accepted_is_told_again() {
 async fn a_block_that_vanished_while_nobody_ran_counts_for_nothing_though_an_endpoint_still_shows_it() {
     let anvil = unmined().await;
     let (store, settings) = (memory(), quick(3));
-    let node = Node::on(store.clone(), &[anvil.url()], settings).await;
+    let node = Node::on(store.clone(), &[anvil.url()], settings.clone()).await;
     let id = node.submit(entry(0)).await;
     mined(&node, &anvil, id).await;
     node.stopped().await;

@@ -83,7 +83,7 @@ impl Node {
         signer: Arc<dyn Signer>,
     ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let registry = Registry::new(settings);
+        let registry = Registry::new(settings.clone());
         let chain_id: ChainId = "eip155:31337".parse().unwrap();
         registry.add_chain(chain_id, Arc::new(EvmChain::new(&EvmOptions::new(31337, urls)).unwrap()));
         registry.add_submitter(Submitter { id: submitter(), settings, signer: Some(signer) });

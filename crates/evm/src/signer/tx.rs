@@ -5,8 +5,9 @@ use alloy_consensus::{Transaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy, T
 use alloy_eips::eip2718::{Decodable2718, Encodable2718};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_primitives::{B256, Signature, TxKind, keccak256};
-use gapless_core::fees::Fees;
-use gapless_core::ports::chain::{Signed, Unsigned};
+use gapless_core::fees::{Fees, Gas, Wei};
+use gapless_core::intent::Payload;
+use gapless_core::ports::chain::{Contents, Signed, Unsigned};
 
 /// The transaction that was decided on. None: not an EVM submitter.
 ///
@@ -78,4 +79,22 @@ pub(super) fn decode(raw: &[u8]) -> Option<TxEnvelope> {
 /// For which chain bytes were signed, if they say so and can be read.
 pub(crate) fn chain_id(raw: &[u8]) -> Option<u64> {
     decode(raw)?.chain_id()
+}
+
+/// What signed bytes carry, if they can be read.
+pub(crate) fn contents(raw: &[u8]) -> Option<Contents> {
+    let tx = decode(raw)?;
+    let item = |item: &AccessListItem| gapless_core::intent::AccessListItem {
+        address: item.address,
+        storage_keys: item.storage_keys.clone(),
+    };
+    let access_list = tx.access_list().map(|list| list.iter().map(item).collect()).unwrap_or_default();
+    let payload = Payload {
+        to: tx.to(),
+        value: Wei(tx.value()),
+        data: tx.input().clone(),
+        gas_limit: None,
+        access_list,
+    };
+    Some(Contents { payload, gas_limit: Gas(tx.gas_limit()) })
 }

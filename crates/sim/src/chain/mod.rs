@@ -226,6 +226,11 @@ impl SimChain {
         })
     }
 
+    /// Whether a transaction is in the pool or in the chain.
+    fn knows(&self, view: View, hash: B256) -> bool {
+        self.pool.values().any(|tx| tx.hash == hash) || self.receipt(view, hash).is_some()
+    }
+
     fn counts(&self, view: View, account: Address) -> Option<Counts> {
         let head = self.line(self.at(view)).next()?;
         let latest = self.count(head.this.hash, account);

@@ -1,6 +1,6 @@
 //! The Chain and Signer ports of one node: every call goes over the wire.
 
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::fees::{Fees, Gas, GasPrice, Wei};
@@ -8,8 +8,8 @@ use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
-    Block, Chain, ChainError, ChainResult, Counts, EndpointStatus, Estimate, Quote, Receipt, Sighting,
-    Signed, Unsigned,
+    Block, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote, Receipt,
+    Sighting, Signed, Unsigned,
 };
 use gapless_core::ports::signer::{SignError, Signer};
 use gapless_core::submitter::SubmitterId;
@@ -129,6 +129,20 @@ impl Chain for NodeChain {
         let max_fee_per_gas = GasPrice(base_fee.0 * 2);
         let fees = Fees::Dynamic { max_fee_per_gas, max_priority_fee_per_gas: GasPrice(1) };
         Ok(Quote { fees, base_fee: Some(base_fee) })
+    }
+
+    async fn pooled(&self, hashes: &[B256]) -> ChainResult<Vec<bool>> {
+        let hashes = hashes.to_vec();
+        self.read("chain.pooled", move |chain, view| {
+            hashes.iter().map(|hash| chain.knows(view, *hash)).collect()
+        })
+        .await
+    }
+
+    fn contents(&self, raw: &Bytes) -> Option<Contents> {
+        let data = SimTx::decode(raw)?.mark;
+        let payload = Payload { to: Some(Address::ZERO), data, ..Payload::default() };
+        Some(Contents { payload, gas_limit: Gas(21_000) })
     }
 
     async fn genesis(&self) -> ChainResult<B256> {

@@ -107,6 +107,7 @@ CREATE TABLE managed_tx (
   wait_reason         text,
   bound_at            timestamptz,
   ended_at            timestamptz,
+  amended             text,
   fencing_token       bigint,
   event_rows          bytea NOT NULL DEFAULT '', -- ids of outbox_event, eight bytes each
   CONSTRAINT managed_tx_pkey PRIMARY KEY (tx_id),
@@ -194,6 +195,7 @@ CREATE TABLE lane_command (
   done_at    timestamptz,
   outcome    text,
   code       text,
+  result     text,
   CONSTRAINT lane_command_ends_with_an_outcome CHECK ((done_at IS NULL) = (outcome IS NULL))
 );
 CREATE INDEX lane_command_waiting ON lane_command (submitter, ord) WHERE done_at IS NULL;
@@ -220,7 +222,7 @@ CREATE TYPE tx_write AS (
   lane bigint, submitter text, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text,
   seq bigint, nonce bigint, tx_hash bytea, mined_hash bytea, mined_as text, block_number bigint, block_hash bytea,
   status bool, gas_used bigint, price text, contract_address bytea, mined_at timestamptz, failure_code text,
-  failure_reason text, wait_reason text, bound_at timestamptz, ended_at timestamptz
+  failure_reason text, wait_reason text, bound_at timestamptz, ended_at timestamptz, amended text
 );
 CREATE TYPE attempt_write AS (
   lane bigint, submitter text, nonce bigint, n int, tx_id uuid, kind text, route text, hash bytea, raw bytea,

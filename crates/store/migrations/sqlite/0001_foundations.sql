@@ -77,6 +77,7 @@ CREATE TABLE managed_tx (
   wait_reason         TEXT,
   bound_at            INTEGER,
   ended_at            INTEGER,
+  amended             TEXT,
   updated_at          INTEGER NOT NULL,
   fencing_token       INTEGER,
   event_rows          TEXT NOT NULL DEFAULT '[]',
@@ -163,6 +164,7 @@ CREATE TABLE lane_command (
   done_at    INTEGER,
   outcome    TEXT,
   code       TEXT,
+  result     TEXT,
   CONSTRAINT lane_command_ends_with_an_outcome CHECK ((done_at IS NULL) = (outcome IS NULL))
 ) STRICT;
 CREATE INDEX lane_command_waiting ON lane_command (submitter, ord) WHERE done_at IS NULL;

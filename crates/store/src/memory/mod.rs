@@ -14,9 +14,11 @@ use async_trait::async_trait;
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::event::{Event, EventCursor, EventKind, EventPage, EventRow, StoredEvent, Told};
-use gapless_core::ids::{Epoch, FencingToken, LockOwner, Nonce, Order, RequestId, Scope, Seq, TxId};
+use gapless_core::ids::{
+    CommandId, Epoch, FencingToken, LockOwner, Nonce, Order, RequestId, Scope, Seq, TxId,
+};
 use gapless_core::lease::{self, AcquireKind, Grant, LeaseRow, LeaseTerms, Owner};
 use gapless_core::limits::{MAX_ACCEPT_BATCH, MAX_COMMIT_LANES, MAX_PAGE};
 use gapless_core::ports::clock::Clock;
@@ -230,6 +232,13 @@ impl Store for MemoryStore {
             .get(submitter)
             .map(|lane| lane.waiting_commands().take(limit).collect())
             .unwrap_or_default())
+    }
+
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+        let (state, _) = self.lock();
+        let mut ends =
+            state.lanes.values().flat_map(|lane| &lane.commands).filter_map(|(_, end)| end.as_ref());
+        Ok(ends.find(|end| end.id == id).cloned())
     }
 
     async fn mark(

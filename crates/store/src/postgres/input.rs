@@ -109,6 +109,7 @@ composite! {
         wait_reason: Option<String>,
         bound_at: Option<OffsetDateTime>,
         ended_at: Option<OffsetDateTime>,
+        amended: Option<String>,
     }
 }
 
@@ -141,6 +142,7 @@ impl InTx {
             wait_reason: facts.wait_reason,
             bound_at: facts.bound_at.map(at),
             ended_at: facts.ended_at.map(at),
+            amended: facts.amended,
         }
     }
 }

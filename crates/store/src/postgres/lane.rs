@@ -2,8 +2,8 @@
 
 use gapless_core::allocation::{Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
-use gapless_core::ids::{LockOwner, Nonce};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
+use gapless_core::ids::{CommandId, LockOwner, Nonce};
 use gapless_core::limits::MAX_PAGE;
 use gapless_core::ports::store::{LaneSnapshot, Registered, StoreResult};
 use gapless_core::record::TxRecord;
@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{error, rows};
-use crate::flat::{FlatAllocation, signed};
+use crate::flat::{self, FlatAllocation, signed};
 use crate::memory::bounded;
 
 const REGISTER: &str = "
@@ -203,6 +203,19 @@ async fn waiting_commands(
         .await
         .map_err(error::reading)?;
     found.iter().map(|row| rows::command(row).map_err(error::reading)?.command()).collect()
+}
+
+pub(super) async fn command_end(
+    connection: &mut PgConnection,
+    id: CommandId,
+) -> StoreResult<Option<CommandEnd>> {
+    let sql = "SELECT outcome, code, result FROM lane_command WHERE id = $1 AND done_at IS NOT NULL";
+    let found: Option<(String, Option<String>, Option<String>)> =
+        sqlx::query_as(sql).bind(id.0).fetch_optional(connection).await.map_err(error::reading)?;
+    let end = |(outcome, code, result): (String, Option<String>, Option<String>)| {
+        flat::command_end(id.0, &outcome, code.as_deref(), result.as_deref())
+    };
+    found.map(end).transpose()
 }
 
 /// Reads the slot's row under its lock, lets `core` judge, and writes: the lane's own writes on this row

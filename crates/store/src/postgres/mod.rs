@@ -29,9 +29,9 @@ use async_trait::async_trait;
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::event::{Event, EventCursor, EventPage};
-use gapless_core::ids::{Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
+use gapless_core::ids::{CommandId, Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
 use gapless_core::lease::{Grant, LeaseTerms, Owner};
 use gapless_core::ports::store::{
     Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreError, StoreResult, SubmitterInfo,
@@ -221,6 +221,10 @@ impl Store for PostgresStore {
 
     async fn take_commands(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<Command>> {
         read!(self, c => lane::take_commands(c, submitter, limit))
+    }
+
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+        read!(self, c => lane::command_end(c, id))
     }
 
     async fn mark(

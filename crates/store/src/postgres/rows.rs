@@ -15,7 +15,7 @@ pub(super) const TX: &str = "m.tx_id, m.ord, m.submitter, m.scope, m.request_id,
     m.options, m.metadata, m.created_at, m.updated_at, m.fencing_token, m.state, m.sub_state, m.seq, \
     m.nonce, m.tx_hash, m.mined_hash, m.mined_as, m.block_number, m.block_hash, m.status, m.gas_used, \
     m.effective_gas_price::text, m.contract_address, m.mined_at, m.failure_code, m.failure_reason, \
-    m.wait_reason, m.bound_at, m.ended_at";
+    m.wait_reason, m.bound_at, m.ended_at, m.amended";
 
 pub(super) const ATTEMPT: &str = "a.nonce, a.n, a.tx_id, a.kind, a.route, a.hash, a.raw, a.fees, \
     a.stored_at, a.next_send_at, a.resends, a.refusal_code, a.refusal_text";
@@ -83,6 +83,7 @@ fn flat_tx(row: &PgRow) -> Result<FlatTx, sqlx::Error> {
             wait_reason: row.try_get("wait_reason")?,
             bound_at: maybe_time(row, "bound_at")?,
             ended_at: maybe_time(row, "ended_at")?,
+            amended: row.try_get("amended")?,
         },
     })
 }

@@ -185,7 +185,7 @@ fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     block_hash = t.block_hash, status = t.status, gas_used = t.gas_used, effective_gas_price = t.price::numeric,
     contract_address = t.contract_address, mined_at = t.mined_at, failure_code = t.failure_code,
     failure_reason = t.failure_reason, wait_reason = t.wait_reason, bound_at = t.bound_at, ended_at = t.ended_at,
-    updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
+    amended = t.amended, updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
     event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
   FROM unnest({rows}) t
   WHERE (SELECT map FROM ok)[t.lane] AND m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE
@@ -464,12 +464,13 @@ fn commands(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
         "uuid": |r| r.2.id.0,
         "text": |r| r.2.outcome.name(),
         "text": |r| r.2.code.as_ref().map(|code| code.as_str().to_owned()),
+        "text": |r| r.2.result.as_ref().map(ToString::to_string),
     );
     let ctes = format!(
         "command_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns}) AS b(lane, submitter, id, outcome, code) WHERE (SELECT map FROM ok)[b.lane]
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, id, outcome, code, result) WHERE (SELECT map FROM ok)[b.lane]
 ), command_out AS (
-  UPDATE lane_command c SET done_at = gapless_now(), outcome = b.outcome, code = b.code
+  UPDATE lane_command c SET done_at = gapless_now(), outcome = b.outcome, code = b.code, result = b.result
   FROM command_in b WHERE c.id = b.id AND (c.submitter = b.submitter) IS TRUE AND c.done_at IS NULL RETURNING 1
 )"
     );

@@ -122,10 +122,12 @@ fn write(db: &Connection, change: &LaneChange, now: Timestamp) -> Result<(), Sto
         }
     }
     for end in &writes.commands {
-        let sql = "UPDATE lane_command SET done_at = ?3, outcome = ?4, code = ?5
+        let sql = "UPDATE lane_command SET done_at = ?3, outcome = ?4, code = ?5, result = ?6
                    WHERE id = ?1 AND submitter = ?2 AND done_at IS NULL";
         let code = end.code.as_ref().map(|code| code.as_str());
-        let params = params![Id(end.id.0), submitter.as_str(), now.as_micros(), end.outcome.name(), code];
+        let result = end.result.as_ref().map(ToString::to_string);
+        let params =
+            params![Id(end.id.0), submitter.as_str(), now.as_micros(), end.outcome.name(), code, result];
         expect_one(rows::run(db, sql, params)?, || format!("command {}", end.id))?;
     }
     Ok(())
@@ -166,7 +168,7 @@ fn write_tx(
     let sql = "UPDATE managed_tx SET state = ?4, sub_state = ?5, seq = ?6, nonce = ?7, tx_hash = ?8, mined_hash = ?9,
          mined_as = ?10, block_number = ?11, block_hash = ?12, status = ?13, gas_used = ?14,
          effective_gas_price = ?15, contract_address = ?16, mined_at = ?17, failure_code = ?18,
-         failure_reason = ?19, wait_reason = ?20, bound_at = ?21, ended_at = ?22, updated_at = ?23,
+         failure_reason = ?19, wait_reason = ?20, bound_at = ?21, ended_at = ?22, amended = ?27, updated_at = ?23,
          fencing_token = ?24, queue_ord = CASE WHEN ?4 = 'QUEUED' THEN ord END,
          event_rows = CASE WHEN ?25 IS NULL THEN event_rows ELSE json_insert(event_rows, '$[#]', ?25) END
        WHERE tx_id = ?1 AND submitter = ?2 AND state = ?3 AND seq = ?26";
@@ -196,7 +198,8 @@ fn write_tx(
         now.as_micros(),
         signed(change.token().0),
         event_row,
-        signed(write.from_seq().0)
+        signed(write.from_seq().0),
+        flat.amended
     ];
     expect_one(rows::run(db, sql, params)?, || format!("transaction {}", write.tx_id()))
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::cursor::VersionedCursor;
-use gapless_core::ids::{LockOwner, Nonce, TxId};
+use gapless_core::ids::{CommandId, LockOwner, Nonce, TxId};
 use gapless_core::limits::MAX_PAGE;
 use gapless_core::ports::store::{LaneSnapshot, Registered, StoreResult};
 use gapless_core::record::TxRecord;
@@ -16,7 +16,7 @@ use rusqlite::{Connection, params};
 use super::read;
 use super::rows::{self, Id};
 use super::worker::unavailable;
-use crate::flat::{FlatAllocation, FlatTx, signed};
+use crate::flat::{self, FlatAllocation, FlatTx, signed};
 
 pub(super) fn is_registered(db: &Connection, submitter: &SubmitterId) -> StoreResult<bool> {
     let sql = "SELECT 1 FROM submitter WHERE submitter = ?1";
@@ -114,6 +114,17 @@ pub(super) fn take_commands(
     let sql = "SELECT * FROM lane_command WHERE submitter = ?1 AND done_at IS NULL ORDER BY ord LIMIT ?2";
     let found = rows::all(db, sql, params![submitter.as_str(), signed(limit as u64)], rows::command)?;
     found.into_iter().map(|flat| flat.command()).collect()
+}
+
+pub(super) fn command_end(db: &Connection, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+    type Columns = (String, Option<String>, Option<String>);
+    let sql = "SELECT outcome, code, result FROM lane_command WHERE id = ?1 AND done_at IS NOT NULL";
+    let found: Option<Columns> =
+        rows::first(db, sql, params![Id(id.0)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let end = |(outcome, code, result): Columns| {
+        flat::command_end(id.0, &outcome, code.as_deref(), result.as_deref())
+    };
+    found.map(end).transpose()
 }
 
 pub(super) fn allocation(

@@ -21,9 +21,9 @@ use async_trait::async_trait;
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::event::{Event, EventCursor, EventPage};
-use gapless_core::ids::{Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
+use gapless_core::ids::{CommandId, Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
 use gapless_core::lease::{Grant, LeaseTerms, Owner};
 use gapless_core::limits::{MAX_ACCEPT_BATCH, MAX_COMMIT_LANES, MAX_PAGE};
 use gapless_core::ports::clock::Clock;
@@ -277,6 +277,10 @@ impl Store for SqliteStore {
         bounded("take_commands", limit, MAX_PAGE)?;
         let submitter = submitter.clone();
         self.read(move |db| lane::take_commands(db, &submitter, limit)).await
+    }
+
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+        self.read(move |db| lane::command_end(db, id)).await
     }
 
     async fn mark(

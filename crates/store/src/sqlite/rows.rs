@@ -99,6 +99,7 @@ pub(super) fn tx(row: &Row<'_>) -> rusqlite::Result<FlatTx> {
             wait_reason: row.get("wait_reason")?,
             bound_at: row.get("bound_at")?,
             ended_at: row.get("ended_at")?,
+            amended: row.get("amended")?,
         },
     })
 }

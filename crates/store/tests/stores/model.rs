@@ -377,6 +377,7 @@ impl Player {
                     id: CommandId(Uuid::from_u128(u128::from(id) + 1)),
                     outcome: CommandOutcome::Done,
                     code: None,
+                    result: None,
                 };
                 self.commit_one(node, submitter, |_, draft| draft.writes.commands = vec![end]).await
             }

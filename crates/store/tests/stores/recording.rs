@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use gapless_core::allocation::{Allocation, Mark, MarkOutcome};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
-use gapless_core::command::{Command, CommandReceipt, NewCommand};
+use gapless_core::command::{Command, CommandEnd, CommandReceipt, NewCommand};
 use gapless_core::event::{Event, EventCursor, EventPage};
-use gapless_core::ids::{Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
+use gapless_core::ids::{CommandId, Epoch, LockOwner, Nonce, RequestId, Scope, TxId};
 use gapless_core::lease::{Grant, LeaseTerms, Owner};
 use gapless_core::ports::store::{
     Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreResult, SubmitterInfo, TxFilter,
@@ -154,6 +154,10 @@ impl Store for Recording {
 
     async fn take_commands(&self, submitter: &SubmitterId, limit: usize) -> StoreResult<Vec<Command>> {
         self.seen.called("take_commands", self.inner.take_commands(submitter, limit).await)
+    }
+
+    async fn command_end(&self, id: CommandId) -> StoreResult<Option<CommandEnd>> {
+        self.seen.called("command_end", self.inner.command_end(id).await)
     }
 
     async fn mark(

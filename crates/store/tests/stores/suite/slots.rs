@@ -10,8 +10,11 @@ use gapless_core::command::{CommandEnd, CommandOutcome, CommandReceipt, NewComma
 use gapless_core::condition::{Condition, Protect};
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
+use gapless_core::fees::FeeWishes;
 use gapless_core::ids::{CommandId, LockOwner, Nonce};
-use gapless_core::record::{Failure, MinedAs};
+use gapless_core::intent::Payload;
+use gapless_core::ports::policy::Diagnosis;
+use gapless_core::record::{Amendment, Failure, MinedAs, Withdrawal};
 use gapless_core::state::{SubState, TxEvent, TxState};
 use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
@@ -385,6 +388,16 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
         id: commands[1].id,
         outcome: CommandOutcome::Refused,
         code: Some(NodeText::new("already-final")),
+        result: Some(serde_json::json!({"cancelled": 1, "words": "\u{e4}"})),
+    };
+    assert_eq!(w.store.command_end(end.id).await.unwrap(), None, "it waits");
+    let amendment = Amendment {
+        payload: Some(Payload::default()),
+        fees: Some(FeeWishes::default()),
+        withdrawal: Some(Withdrawal::Cancel),
+        diagnosis: Some(Diagnosis::GapBelow { nonce: Nonce(3) }),
+        steps: vec![0, 2],
+        stepped_at: Some(TestClock::START),
     };
     applied(w, &mut lane, |_, draft| {
         draft.writes.commands = vec![end.clone()];
@@ -392,10 +405,15 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Withdraw], told, |facts| {
             facts.ended_at = Some(TestClock::START);
             facts.sub_state = Some(SubState::Cancelling);
+            *facts.amend() = amendment.clone();
         });
         draft.writes.txs.push(write.unwrap());
     })
     .await;
+    assert_eq!(w.store.command_end(end.id).await.unwrap(), Some(end.clone()));
+    let stored = w.store.tx(tx.tx_id()).await.unwrap().unwrap();
+    assert_eq!(stored.facts.amended.as_deref(), Some(&amendment));
+    assert_eq!((stored.payload(), stored.options().fees), (&Payload::default(), FeeWishes::default()));
     assert_eq!(w.store.take_commands(&submitter, 10).await.unwrap().len(), 1);
     assert!(w.store.peek_queue(&submitter, 10).await.unwrap().is_empty());
     refused(w, &mut lane, |_, draft| draft.writes.commands = vec![end.clone()]).await;
