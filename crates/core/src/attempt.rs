@@ -93,6 +93,12 @@ impl StoredAttempt {
         Self { attempt, stored_at, resends, refusal }
     }
 
+    /// Whether another attempt goes out in its place.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.attempt.next_send_at >= SUPERSEDED
+    }
+
     /// A claim to send it again was committed.
     pub fn claimed(&mut self, next_send_at: Timestamp) {
         self.attempt.next_send_at = next_send_at;
@@ -107,6 +113,9 @@ impl std::ops::Deref for StoredAttempt {
         &self.attempt
     }
 }
+
+/// When an attempt is due that must not go out any more: never. It is watched all the same.
+pub const SUPERSEDED: Timestamp = Timestamp::from_micros(253_402_300_799_000_000);
 
 /// What a node said when it did not take an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

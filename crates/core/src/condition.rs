@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use alloy_primitives::B256;
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::Exhibit;
@@ -14,14 +15,24 @@ use crate::text::NodeText;
 use crate::time::Timestamp;
 use crate::wait::WaitReason;
 
-/// Somebody else used the key, proven.
+/// Nothing may be bound, and nobody may ask for more, until a human has looked: somebody else used the key, proven, or
+/// an operator or the policy for the stuck said so.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Protect {
-    /// The highest foreign nonce proven.
+    /// The highest foreign nonce proven, or the one that was to be protected.
     pub nonce: Nonce,
-    /// Its exhibit.
-    pub exhibit: Exhibit,
+    /// Its exhibit; none if it was ordered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhibit: Option<Exhibit>,
+}
+
+impl Protect {
+    /// The foreign transaction, if there is one.
+    #[must_use]
+    pub fn hash(&self) -> Option<B256> {
+        self.exhibit.and_then(|exhibit| exhibit.hash)
+    }
 }
 
 named_enum! {
@@ -124,7 +135,7 @@ impl Conditions {
     #[must_use]
     pub fn forbids_binding(&self) -> Option<WaitReason> {
         if let Some(protect) = &self.protect {
-            return Some(WaitReason::Protected { nonce: protect.nonce, hash: protect.exhibit.hash });
+            return Some(WaitReason::Protected { nonce: protect.nonce, hash: protect.hash() });
         }
         if self.paused {
             return Some(WaitReason::Paused);

@@ -81,6 +81,13 @@ impl Fees {
         }
     }
 
+    /// The most an attempt with this much gas and value can cost.
+    #[must_use]
+    pub fn max_cost(&self, gas: Gas, value: Wei) -> Wei {
+        let per_gas = U256::from(self.ceiling().0);
+        Wei(value.0.saturating_add(per_gas.saturating_mul(U256::from(gas.0))))
+    }
+
     /// The tip component; a legacy price is its own tip.
     #[must_use]
     pub const fn tip(&self) -> GasPrice {

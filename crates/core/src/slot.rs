@@ -44,10 +44,10 @@ pub fn status(run: &Run, nonce: Nonce, allocation: Option<&Allocation>) -> SlotS
     }
 }
 
-/// The attempt whoever comes next must outbid: the dearest stored one, whoever's it was.
+/// The one attempt of a slot that goes out; the others are watched. None if nothing is to go out for now.
 #[must_use]
-pub fn dearest(attempts: &[StoredAttempt]) -> Option<&StoredAttempt> {
-    attempts.iter().max_by_key(|a| (a.fees.ceiling(), a.fees.tip(), a.n))
+pub fn current(attempts: &[StoredAttempt]) -> Option<&StoredAttempt> {
+    attempts.iter().rev().find(|attempt| !attempt.is_superseded())
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ use crate::intake::Intake;
 use crate::keeper::{Keeper, KeeperOptions, LaneEnd};
 use crate::lane::{ChainTools, Lane, Tools};
 use crate::points::Points;
+use crate::policies::Policies;
 use crate::registry::Registry;
+use crate::tags::Tags;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
 
@@ -157,7 +159,7 @@ impl Engine {
         for (id, chain) in registry.chains() {
             let Some(heads) = handle.heads.get(&id).cloned() else { continue };
             let calls = Calls::start(&id, &chain, &tasks);
-            chains.insert(id, ChainTools { chain, calls, heads });
+            chains.insert(id, ChainTools { chain, calls, heads, tags: Tags::default() });
         }
         let tools = Tools {
             store: store.clone(),
@@ -165,6 +167,7 @@ impl Engine {
             clock: clock.clone(),
             points: options.points.clone(),
             idle_release: options.idle_release,
+            policies: Policies::default(),
             #[cfg(feature = "test-hooks")]
             sends_first,
         };

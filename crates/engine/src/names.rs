@@ -66,10 +66,14 @@ metrics_of_the_contract! {
     NEW_FORK = "gapless_confirmations_new_fork_total", counter, "Times a mined transaction lost its block.";
     DEEP_REORG = "gapless_deep_reorg_total", counter, "Reorgs deeper than promised.";
     RESUBMIT = "gapless_resubmit_total", counter, "Same bytes sent again, by result.", "result" in ["sent"];
-    FINALITY = "gapless_finality_total", counter, "Mined transactions that became final, by result.",
-        "result" in ["confirmed", "failed"];
+    FINALITY = "gapless_finality_total", counter, "Transactions whose slot became final, by result.",
+        "result" in ["confirmed", "failed", "withdrawn"];
+    STUCK_DECISION = "gapless_stuck_decision_total", counter, "What the policy for the stuck decided, by action.",
+        "action" in ["rebroadcast", "bump", "placeholder", "escalate", "protect"];
+    PLACEHOLDER = "gapless_placeholder_total", counter, "Placeholders stored for a nonce, by reason.",
+        "reason" in ["recycled", "cancel", "expiry", "governor"];
     TX_REQUEUED = "gapless_tx_requeued_total", counter, "Transactions that lost their nonce, by reason.",
-        "reason" in ["foreign_use"];
+        "reason" in ["foreign_use", "slot_lost"];
     QUEUE_DEPTH = "gapless_queue_depth", by_chain, "Accepted and not bound, counted in the store: the same on every node.";
     IN_FLIGHT = "gapless_in_flight", by_chain, "Bound and not consumed, counted in the store: the same on every node.";
     SUBMITTERS = "gapless_submitters", by_chain, "Submitters by condition, counted in the store: the same on every node.",

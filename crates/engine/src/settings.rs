@@ -15,7 +15,7 @@ use gapless_core::ports::chain::Tag;
 pub enum FinalityRule {
     /// So many blocks after inclusion.
     Depth,
-    /// At or below the block the chain calls by this name, and as deep as required besides.
+    /// At or below the block the chain calls by this name.
     Tag(Tag),
 }
 

@@ -246,7 +246,8 @@ async fn a_paused_submitter_takes_nothing_new_but_knows_what_it_has() {
 async fn a_protected_submitter_wants_the_very_nonce_acknowledged() {
     let node = Node::start().await;
     let exhibit = Exhibit { hash: None, block_number: 9, block_hash: B256::repeat_byte(9) };
-    flag(&node, |conditions| conditions.protect = Some(Protect { nonce: Nonce(5), exhibit })).await;
+    flag(&node, |conditions| conditions.protect = Some(Protect { nonce: Nonce(5), exhibit: Some(exhibit) }))
+        .await;
     node.post("/api/v1/tx", transfer("after")).await.is_problem(409, "submitter-protected");
     let path = format!("/api/v1/submitters/{ACCOUNT}/unprotect");
     let wrong = node.post(&path, json!({ "acknowledgedNonce": 4 })).await;

@@ -2,21 +2,20 @@
 //! then send.
 
 use gapless_core::allocation::AllocationWrite;
-use gapless_core::attempt::{AttemptKind, NewAttempt, Route};
+use gapless_core::attempt::AttemptKind;
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::{InFlight, Run};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::limits::MAX_PAGE;
 use gapless_core::plan::{Action, Head, LaneView, Plan};
-use gapless_core::ports::chain::Unsigned;
 use gapless_core::record::TxRecord;
 use gapless_core::state::{SubState, TxEvent, TxState};
-use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
-use tracing::warn;
 
 use super::memory::{Memory, Prepared};
+use super::notes::Notes;
+use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
 use crate::points::Point;
@@ -38,10 +37,7 @@ impl Lane {
                 Action::Expire(tx_id) => self.expire(memory, tx_id).await?,
                 Action::AgreeStart => self.agree_start(memory).await?,
                 Action::Prepare(tx_id) => self.prepare(memory, tx_id).await?,
-                // A recycled slot that holds bytes must be outbid first, which nobody does yet.
-                Action::Bind { nonce, recycled, .. } if !(recycled && memory.slots.contains_key(&nonce)) => {
-                    self.bind(memory, nonce).await?
-                }
+                Action::Bind { nonce, .. } => self.bind(memory, nonce).await?,
                 Action::Wait(reason) => self.note_wait(memory, None, reason).await.map(|()| false)?,
                 _ => false,
             };
@@ -126,17 +122,42 @@ impl Lane {
         if matches!(reason, WaitReason::SlotBusy { .. }) || tx.facts.wait.as_ref() == Some(&reason) {
             return Ok(());
         }
+        let mut draft = self.draft(memory)?;
+        if let WaitReason::OutOfFunds { balance, needed } = reason {
+            draft.cursor.conditions.out_of_funds = Some((balance, needed));
+        }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| {
             (facts.sub_state, facts.wait) = (Some(sub_state), Some(reason));
         });
-        self.write_one(memory, write).await
+        draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+        self.commit(memory, draft).await
     }
 
     async fn bind(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<bool, Stop> {
         let (Some(tx), Some((_, prepared))) = (memory.queue.front().cloned(), memory.prepared.take()) else {
             return Ok(false);
         };
-        let attempt = match self.sign(&tx, nonce, prepared).await {
+        let Prepared { gas, fees } = prepared;
+        let fees = match self.outbid_slot(memory, nonce, fees, gas).await {
+            Ok(Ok(fees)) => fees,
+            Ok(Err((cap, market))) => {
+                let reason = WaitReason::FeeCap { cap, market };
+                self.note_wait(memory, Some(SubState::WaitingSlot), reason).await?;
+                return Ok(false);
+            }
+            Err(_) => return Ok(false),
+        };
+        let amended = tx.facts.amended.as_ref().is_some_and(|amended| amended.payload.is_some());
+        let wish = Wish {
+            nonce,
+            n: self.next_ordinal(memory, nonce),
+            tx_id: Some(tx.tx_id()),
+            kind: if amended { AttemptKind::Replacement } else { AttemptKind::Payload },
+            payload: tx.payload().clone(),
+            gas,
+            fees,
+        };
+        let attempt = match self.sign(wish).await {
             Ok(attempt) => attempt,
             Err(words) => {
                 let reason = WaitReason::Held { reason: words };
@@ -164,44 +185,18 @@ impl Lane {
             draft.writes.allocations.push(AllocationWrite::Settle { nonce });
         }
         draft.cursor.in_flight = Some(InFlight { nonce, tx_id: Some(tx.tx_id()) });
+        draft.cursor.conditions.out_of_funds = None;
+        let recycled = memory.slots.contains_key(&nonce);
         self.commit(memory, draft).await?;
+        if !recycled {
+            let head = self.chain.heads.ring().head().map(|head| head.this.hash);
+            memory.begin_notes(nonce, Notes::bound_here(head));
+        }
+        memory.notes(nonce).free_since = None;
         self.tools.points.reach(Point::AfterBindCommit);
         self.broadcast(memory, nonce).await?;
         let waited = self.database_time().since(tx.created_at);
         metrics::histogram!(names::ACCEPTED_TO_SENT).record(waited.as_secs_f64());
         Ok(memory.queue.front().is_some_and(|tx| tx.facts.state == TxState::Queued))
-    }
-
-    /// Signed bytes, or the signer's words.
-    async fn sign(&self, tx: &TxRecord, nonce: Nonce, prepared: Prepared) -> Result<NewAttempt, NodeText> {
-        let Some(signer) = self.submitter.signer.as_ref() else {
-            return Err(NodeText::new("there is no signer"));
-        };
-        let unsigned = Unsigned {
-            submitter: self.submitter.id.clone(),
-            nonce,
-            payload: tx.request.intent.payload.clone(),
-            gas_limit: prepared.gas,
-            fees: prepared.fees,
-        };
-        let (signed, failed) = signer.sign(std::slice::from_ref(&unsigned)).await;
-        let Some(signed) = signed.into_iter().next() else {
-            let words = failed.map_or("the signer returned nothing".to_owned(), |error| error.to_string());
-            let words = NodeText::new(&words);
-            warn!(submitter = %self.submitter.id, tx_id = %tx.tx_id(), error = %words, "not signed");
-            return Err(words);
-        };
-        let again = self.submitter.settings.resubmit_after();
-        Ok(NewAttempt {
-            nonce,
-            n: 0,
-            tx_id: Some(tx.tx_id()),
-            kind: AttemptKind::Payload,
-            route: Route::Public,
-            hash: signed.hash,
-            raw: signed.raw,
-            fees: prepared.fees,
-            next_send_at: self.database_time().plus(again),
-        })
     }
 }

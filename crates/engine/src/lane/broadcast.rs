@@ -1,13 +1,9 @@
-//! Sending stored bytes, and what the answers mean. Acceptance needs no write; a refusal is noted once.
+//! Sending stored bytes. Acceptance needs no write, but where it ends a wait; what a refusal means is in
+//! [`super::refusals`].
 
-use std::time::Duration;
-
-use gapless_core::attempt::{Refusal, StoredAttempt};
-use gapless_core::change::{RefusalNote, ResendClaim, TxWrite};
-use gapless_core::event::{EventKind, Told};
+use gapless_core::change::{ResendClaim, TxWrite};
 use gapless_core::ids::Nonce;
-use gapless_core::outcome::SendOutcome;
-use gapless_core::text::NodeText;
+use gapless_core::slot;
 use gapless_core::wait::WaitReason;
 use tracing::info;
 
@@ -24,7 +20,7 @@ impl Lane {
         let now = self.database_time();
         let due: Vec<(Nonce, u32)> = memory
             .open()
-            .filter_map(|(nonce, attempts)| attempts.last().map(|attempt| (nonce, attempt)))
+            .filter_map(|(nonce, attempts)| slot::current(attempts).map(|attempt| (nonce, attempt)))
             .filter(|(_, attempt)| attempt.next_send_at <= now)
             .map(|(nonce, attempt)| (nonce, attempt.n))
             .collect();
@@ -45,59 +41,52 @@ impl Lane {
 
     /// Sends a slot's current attempt. The lease is looked at again right before.
     pub(super) async fn broadcast(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        let Some(attempt) = memory.slots.get(&nonce).and_then(|attempts| attempts.last()).cloned() else {
-            return Ok(());
-        };
+        let Some(attempt) = memory.current(nonce).cloned() else { return Ok(()) };
         self.lease()?;
+        memory.notes(nonce).unsent = false;
         let outcome = self.chain.calls.send(attempt.clone()).await;
         self.tools.points.reach(Point::AfterSend);
         info!(submitter = %self.submitter.id, tx_id = ?attempt.tx_id.map(|id| id.to_string()), hash = %attempt.hash,
             outcome = outcome.code(), "sent");
-        if outcome.is_in_pool() {
-            self.chain.heads.expect_block();
+        if outcome.is_in_pool() || outcome.is_possibly_sent() {
+            memory.notes(nonce).perhaps_pooled = true;
+        }
+        if !outcome.is_in_pool() {
+            return self.refused(memory, &attempt, outcome).await;
+        }
+        memory.invalid_in_row = 0;
+        memory.notes(nonce).invalid_at.clear();
+        self.chain.heads.expect_block();
+        if outcome == gapless_core::outcome::SendOutcome::ReplacementUnderpriced {
+            // Another attempt of this slot is in the pool: that one is watched too, and this one should be dearer.
+            memory.notes(nonce).bid.get_or_insert(super::notes::Wanted::Suggested);
             return Ok(());
         }
-        self.refused(memory, &attempt, outcome).await
+        self.end_wait(memory, nonce).await
     }
 
-    async fn refused(
-        &mut self,
-        memory: &mut Memory,
-        attempt: &StoredAttempt,
-        outcome: SendOutcome,
-    ) -> Result<(), Stop> {
-        self.tools.points.reach(Point::AfterRefusal);
-        if outcome == SendOutcome::NonceTooLow {
-            // Consumed by somebody, perhaps by these very bytes: receipts tell, never the count.
-            memory.ask_all_at = None;
-            self.chain.heads.expect_block();
-        }
-        let text = match &outcome {
-            SendOutcome::Unavailable(text) | SendOutcome::Invalid(text) => text.clone(),
-            SendOutcome::WrongEndpoint(text) | SendOutcome::Unknown(text) => text.clone(),
-            other => NodeText::new(other.code()),
+    /// What a node has taken waits no more for being taken.
+    async fn end_wait(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
+        let over = |wait: &WaitReason| {
+            matches!(
+                wait,
+                WaitReason::NotInPool { .. }
+                    | WaitReason::GapBelow { .. }
+                    | WaitReason::OutOfFunds { .. }
+                    | WaitReason::NodeDown { .. }
+            )
         };
-        let refusal = Refusal { code: NodeText::new(outcome.code()), text };
-        let retry_at = self.database_time().plus(back_off(attempt.resends, self.submitter.settings.retry));
-        let mut draft = self.draft(memory)?;
-        draft.writes.resends =
-            vec![ResendClaim { nonce: attempt.nonce, n: attempt.n, next_send_at: retry_at }];
-        if attempt.refusal.as_ref() != Some(&refusal) {
-            let tx = attempt.tx_id.and_then(|tx_id| memory.txs.get(&tx_id));
-            if let Some(tx) = tx.filter(|tx| tx.facts.state.is_bound() && tx.facts.mined.is_none()) {
-                let told = Told::with(EventKind::TxAttemptRefused, serde_json::json!({"code": refusal.code}));
-                let wait = WaitReason::NotInPool { last_error: Some(refusal.text.clone()) };
-                let write =
-                    TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![told], |facts| facts.wait = Some(wait));
-                draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
-            }
-            draft.writes.refusals = vec![RefusalNote { nonce: attempt.nonce, n: attempt.n, refusal }];
+        let paid = memory.cursor.cursor.conditions.out_of_funds.is_some();
+        let tx = memory.tx_of_current(nonce).filter(|tx| tx.facts.wait.as_ref().is_some_and(over));
+        if tx.is_none() && !paid {
+            return Ok(());
         }
+        let mut draft = self.draft(memory)?;
+        if let Some(tx) = tx {
+            let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = None);
+            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+        }
+        draft.cursor.conditions.out_of_funds = None;
         self.commit(memory, draft).await
     }
-}
-
-/// Doubles from `first`, up to half a minute.
-fn back_off(times: u32, first: Duration) -> Duration {
-    first.saturating_mul(1 << times.min(8)).min(Duration::from_secs(30))
 }

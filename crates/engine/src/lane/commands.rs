@@ -1,21 +1,46 @@
 //! Commands: any node inserts them, only the lane executes them, so none can race the lane's own decisions.
+//!
+//! What a command writes and its own end are one fenced change: executed once, whoever crashes. One that cannot be decided
+//! yet waits and keeps none of the others waiting. Where a command starts a race for a nonce, its row ends when the race
+//! begins, and the transaction tells who won.
 
-use gapless_core::allocation::AllocationWrite;
+mod cancel;
+mod drain;
+mod replace;
+mod reset;
+mod resolve;
+mod unprotect;
+
 use gapless_core::change::Draft;
 use gapless_core::command::{Command, CommandEnd, CommandOutcome, Verb};
-use gapless_core::condition::HoldCause;
-use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
-use gapless_core::ids::Nonce;
 use gapless_core::limits::MAX_PAGE;
-use gapless_core::ports::chain::{BlockRef, ChainError};
+use gapless_core::record::TxRecord;
 use gapless_core::text::NodeText;
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::info;
 
 use super::memory::Memory;
 use super::{Lane, Stop};
 use crate::points::Point;
+
+/// What became of a command.
+enum Answer {
+    /// Executed, with what it found or did.
+    Done(Option<Value>),
+    /// Something else had happened first.
+    Lost(&'static str),
+    /// Not possible.
+    Refused(String, Option<Value>),
+    /// Not to be decided now.
+    Later,
+}
+
+impl Answer {
+    fn refused(code: &str) -> Self {
+        Self::Refused(code.to_owned(), None)
+    }
+}
 
 impl Lane {
     /// Executes what waits, oldest first.
@@ -25,82 +50,80 @@ impl Lane {
             let found = self.tools.store.take_commands(&self.submitter.id, MAX_PAGE).await;
             memory.commands = found.map_err(Stop::StoreDown)?;
         }
-        while let Some(command) = memory.commands.first().cloned() {
+        for command in memory.commands.clone() {
             self.tools.points.reach(Point::DuringCommand);
             let mut draft = self.draft(memory)?;
-            let refusal = match command.command.verb {
-                Verb::Pause => pause(&mut draft, true),
-                Verb::Resume => pause(&mut draft, false),
-                Verb::Unprotect => self.unprotect(memory, &mut draft, &command).await,
-                other => Some(format!("{other} is not supported")),
+            let answer = self.execute(memory, &mut draft, &command).await?;
+            let (outcome, code, result) = match answer {
+                Answer::Done(result) => (CommandOutcome::Done, None, result),
+                Answer::Lost(code) => (CommandOutcome::Lost, Some(NodeText::new(code)), None),
+                Answer::Refused(code, result) => {
+                    (CommandOutcome::Refused, Some(NodeText::new(&code)), result)
+                }
+                Answer::Later => continue,
             };
-            if refusal.as_deref() == Some(RETRY) {
-                return Ok(());
-            }
-            let outcome = if refusal.is_some() { CommandOutcome::Refused } else { CommandOutcome::Done };
             info!(submitter = %self.submitter.id, command = command.command.verb.name(), outcome = outcome.name(),
-                actor = %command.command.actor, "command executed");
-            let code = refusal.as_deref().map(NodeText::new);
-            draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code, result: None }];
+                code = code.as_ref().map(|code| code.as_str()), actor = %command.command.actor, "command executed");
+            draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code, result }];
             self.commit(memory, draft).await?;
         }
         Ok(())
     }
 
-    /// Records what somebody else used and goes on above it.
-    async fn unprotect(&self, memory: &Memory, draft: &mut Draft, command: &Command) -> Option<String> {
-        let acknowledged =
-            command.command.args.get("acknowledgedNonce").and_then(serde_json::Value::as_u64).map(Nonce);
-        let (Some(acknowledged), Some(run)) = (acknowledged, memory.run()) else {
-            return Some("invalid-request".into());
-        };
-        let Some(protect) = &memory.cursor.cursor.conditions.protect else {
-            return Some("not-protected".into());
-        };
-        if protect.nonce != acknowledged {
-            return Some("nonce-mismatch".into());
+    async fn execute(
+        &mut self,
+        memory: &mut Memory,
+        draft: &mut Draft,
+        command: &Command,
+    ) -> Result<Answer, Stop> {
+        match command.command.verb {
+            Verb::Pause => Ok(pause(draft, true)),
+            Verb::Resume => Ok(pause(draft, false)),
+            Verb::Unprotect => Ok(self.unprotect(memory, draft, command).await),
+            Verb::Cancel => self.cancel(memory, draft, command).await,
+            Verb::Replace => self.replace(memory, draft, command).await,
+            Verb::Resolve => self.resolve(memory, draft, command).await,
+            Verb::Drain => self.drain(memory, draft, command).await,
+            Verb::ResetNonce => self.reset_nonce(memory, draft, command).await,
         }
-        // Every nonce that was not consumed by us and lies at or below the acknowledged one was somebody else's.
-        for nonce in (run.consumed.0..=acknowledged.0).map(Nonce) {
-            let proven = if nonce == acknowledged {
-                // Its exhibit is stored: while the block stands no history is needed, which a node may have pruned.
-                let block =
-                    BlockRef { number: protect.exhibit.block_number, hash: protect.exhibit.block_hash };
-                let stands = self.is_canonical(&self.chain.heads.ring(), block).await == Some(true);
-                Ok(stands.then_some(protect.exhibit))
-            } else {
-                self.exhibit(nonce).await
-            };
-            match proven {
-                Ok(Some(exhibit)) => {
-                    draft.writes.allocations.push(AllocationWrite::Foreign { nonce, exhibit })
-                }
-                Err(ChainError::Pruned(_)) => return Some("unproven".into()),
-                // Ours after all, or not to be told now: nothing may be skipped on a guess.
-                Ok(None) | Err(ChainError::Unavailable(_)) => return Some(RETRY.into()),
-            }
+    }
+
+    /// The transaction a command is about, if it is this lane's.
+    async fn subject(&self, memory: &Memory, command: &Command) -> Result<Option<TxRecord>, Stop> {
+        let Some(tx_id) = command.command.tx_id else { return Ok(None) };
+        if let Some(tx) = memory.tx(tx_id) {
+            return Ok(Some(tx.clone()));
         }
-        let above = acknowledged.next();
-        draft.cursor.run = Some(Run { next: run.next.max(above), consumed: above.max(run.consumed), ..run });
-        draft.cursor.conditions.protect = None;
-        draft.cursor.conditions.holds.remove(&HoldCause::Counts);
-        draft.cursor.conditions.holds.remove(&HoldCause::Unproven);
-        if draft.cursor.run.is_some_and(|run| run.open() == 0) {
-            draft.cursor.in_flight = None;
-        }
-        draft.writes.told =
-            vec![Told::with(EventKind::SubmitterResumed, json!({"acknowledgedNonce": acknowledged}))];
-        None
+        let found = self.tools.store.tx(tx_id).await.map_err(Stop::StoreDown)?;
+        Ok(found.filter(|tx| tx.request.submitter == self.submitter.id))
     }
 }
 
-/// Not a refusal: the command waits until it can be decided.
-const RETRY: &str = "retry";
-
-fn pause(draft: &mut Draft, paused: bool) -> Option<String> {
+fn pause(draft: &mut Draft, paused: bool) -> Answer {
     draft.cursor.conditions.paused = paused;
     if !paused {
         draft.writes.told = vec![Told::plain(EventKind::SubmitterResumed)];
     }
-    None
+    Answer::Done(None)
+}
+
+/// A command was executed.
+pub(super) fn done(command: &str) -> Told {
+    Told::with(EventKind::TxCommand, json!({"command": command, "outcome": CommandOutcome::Done}))
+}
+
+/// A command lost its race.
+pub(super) fn lost(command: &str, code: &str) -> Told {
+    Told::with(
+        EventKind::TxCommand,
+        json!({"command": command, "outcome": CommandOutcome::Lost, "code": code}),
+    )
+}
+
+/// A command was refused.
+fn turned_down(command: &str, code: &str) -> Told {
+    Told::with(
+        EventKind::TxCommand,
+        json!({"command": command, "outcome": CommandOutcome::Refused, "code": code}),
+    )
 }

@@ -1,7 +1,7 @@
 //! What a lane knows: a copy of its stored state, kept in step by its own commits, and a few notes of its own that
 //! may be forgotten at any time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use gapless_core::allocation::{Allocation, AllocationStatus, Exhibit};
@@ -14,9 +14,11 @@ use gapless_core::ids::{Nonce, TxId};
 use gapless_core::ports::chain::BlockRef;
 use gapless_core::ports::store::LaneSnapshot;
 use gapless_core::record::TxRecord;
+use gapless_core::slot;
 use gapless_core::state::TxState;
 use gapless_core::time::{Tick, Timestamp};
 
+use super::notes::Notes;
 use crate::settings::LaneSettings;
 
 /// Estimated, priced and checked, against one head.
@@ -49,6 +51,22 @@ pub(super) struct Memory {
     pub(super) compared_at: Option<Tick>,
     /// Whether commands may have come in.
     pub(super) commands_due: bool,
+    /// Notes on open slots.
+    notes: BTreeMap<Nonce, Notes>,
+    /// Where a nonce was consumed by an attempt that belongs to no transaction.
+    pub(super) placed: BTreeMap<Nonce, BlockRef>,
+    /// The confirming blocks that were told of each transaction.
+    pub(super) told_blocks: HashMap<TxId, Vec<BlockRef>>,
+    /// Transactions abandoned as invalid since one was last taken.
+    pub(super) invalid_in_row: u32,
+    /// When the hold for refusals ends.
+    pub(super) held_until: Option<Tick>,
+    /// Heads at which the pending count ran ahead of what we bound, and to where.
+    pub(super) ahead: Option<(Nonce, BTreeSet<u64>)>,
+    /// Since when no endpoint answers.
+    pub(super) silent_since: Option<Tick>,
+    /// When the balance was last looked at, and whether it was low then.
+    pub(super) balance_seen: Option<(Tick, bool)>,
 }
 
 impl Memory {
@@ -70,7 +88,30 @@ impl Memory {
             ask_all_at: None,
             compared_at: None,
             commands_due: false,
+            notes: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            told_blocks: HashMap::new(),
+            invalid_in_row: 0,
+            held_until: None,
+            ahead: None,
+            silent_since: None,
+            balance_seen: None,
         }
+    }
+
+    /// The notes on a slot.
+    pub(super) fn notes(&mut self, nonce: Nonce) -> &mut Notes {
+        self.notes.entry(nonce).or_default()
+    }
+
+    /// The notes on a slot, if there are any.
+    pub(super) fn noted(&self, nonce: Nonce) -> Option<&Notes> {
+        self.notes.get(&nonce)
+    }
+
+    /// Begins the notes on a slot that is bound here and now.
+    pub(super) fn begin_notes(&mut self, nonce: Nonce, notes: Notes) {
+        self.notes.insert(nonce, notes);
     }
 
     pub(super) fn run(&self) -> Option<Run> {
@@ -83,23 +124,20 @@ impl Memory {
         self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
     }
 
-    /// Consumed and not settled, lowest first.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = (Nonce, &Vec<StoredAttempt>)> {
-        let (from, to) = self.run().map_or((Nonce(0), Nonce(0)), |run| (run.settled, run.consumed));
-        self.slots.range(from..to.max(from)).map(|(nonce, attempts)| (*nonce, attempts))
-    }
-
-    /// Where those nonces were consumed, by us or by somebody else, lowest first.
+    /// Where what is consumed and not settled was consumed, by us or by somebody else, lowest first.
     pub(super) fn consumed_in(&self) -> Vec<(Nonce, BlockRef)> {
         let Some(run) = self.run() else { return Vec::new() };
-        let block = |nonce| {
-            let by_us = self.tx_at(nonce).and_then(|tx| tx.facts.mined);
-            let by_us = by_us.map(|m| BlockRef { number: m.block_number, hash: m.block_hash });
-            let foreign = self.foreign(nonce);
-            let foreign = foreign.map(|e| BlockRef { number: e.block_number, hash: e.block_hash });
-            by_us.or(foreign).map(|block| (nonce, block))
-        };
+        let block = |nonce| self.consumed_at(nonce).map(|block| (nonce, block));
         (run.settled.0..run.consumed.0).map(Nonce).filter_map(block).collect()
+    }
+
+    /// The block in which a nonce was consumed, as far as it is known.
+    pub(super) fn consumed_at(&self, nonce: Nonce) -> Option<BlockRef> {
+        let by_us = self.txs_at(nonce).find_map(|tx| tx.facts.mined);
+        let by_us = by_us.map(|m| BlockRef { number: m.block_number, hash: m.block_hash });
+        let foreign = self.foreign(nonce);
+        let foreign = foreign.map(|e| BlockRef { number: e.block_number, hash: e.block_hash });
+        by_us.or(foreign).or_else(|| self.placed.get(&nonce).copied())
     }
 
     /// Nonces that somebody else is recorded to have used, from this one on.
@@ -108,14 +146,34 @@ impl Memory {
         rows.map(|(nonce, _)| *nonce).collect()
     }
 
-    /// The transaction a slot belongs to.
-    pub(super) fn tx_of(&self, attempts: &[StoredAttempt]) -> Option<&TxRecord> {
-        attempts.iter().rev().find_map(|attempt| attempt.tx_id).and_then(|tx_id| self.txs.get(&tx_id))
+    /// The transactions that have this slot, by their first attempt. Several, if one was abandoned and another came in.
+    pub(super) fn txs_at(&self, nonce: Nonce) -> impl Iterator<Item = &TxRecord> {
+        let mut seen = BTreeSet::new();
+        let attempts = self.slots.get(&nonce).into_iter().flatten();
+        let ids = attempts.filter_map(|attempt| attempt.tx_id).filter(move |tx_id| seen.insert(*tx_id));
+        ids.filter_map(|tx_id| self.txs.get(&tx_id)).filter(move |tx| tx.facts.nonce == Some(nonce))
     }
 
-    /// The transaction of a slot.
-    pub(super) fn tx_at(&self, nonce: Nonce) -> Option<&TxRecord> {
-        self.slots.get(&nonce).and_then(|attempts| self.tx_of(attempts))
+    /// The attempt of a slot that goes out.
+    pub(super) fn current(&self, nonce: Nonce) -> Option<&StoredAttempt> {
+        self.slots.get(&nonce).and_then(|attempts| slot::current(attempts))
+    }
+
+    /// The transaction whose attempt goes out.
+    pub(super) fn tx_of_current(&self, nonce: Nonce) -> Option<&TxRecord> {
+        self.current(nonce).and_then(|attempt| attempt.tx_id).and_then(|tx_id| self.txs.get(&tx_id))
+    }
+
+    /// A transaction of this lane that is in memory.
+    pub(super) fn tx(&self, tx_id: TxId) -> Option<&TxRecord> {
+        self.txs.get(&tx_id).or_else(|| self.queue.iter().find(|tx| tx.tx_id() == tx_id))
+    }
+
+    /// Open slots that wait for somebody to take them.
+    pub(super) fn free_slots(&self) -> Vec<Nonce> {
+        let Some(run) = self.run() else { return Vec::new() };
+        let open = self.allocations.range(run.consumed..run.next.max(run.consumed));
+        open.filter(|(_, row)| row.status == AllocationStatus::Recyclable).map(|(nonce, _)| *nonce).collect()
     }
 
     /// Who else used a nonce, as recorded.
@@ -135,9 +193,9 @@ impl Memory {
 
     /// When to look again if nothing wakes us.
     pub(super) fn next_tick(&self, now: Timestamp, settings: &LaneSettings) -> Duration {
-        let due =
-            self.open().filter_map(|(_, attempts)| attempts.last()).map(|a| a.next_send_at.since(now)).min();
-        let waiting = (!self.queue.is_empty()).then_some(settings.retry);
+        let current = self.open().filter_map(|(_, attempts)| slot::current(attempts));
+        let due = current.map(|attempt| attempt.next_send_at.since(now)).min();
+        let waiting = (!self.queue.is_empty() || !self.free_slots().is_empty()).then_some(settings.retry);
         let soonest = [due, waiting].into_iter().flatten().min().unwrap_or(settings.reconcile);
         soonest.clamp(Duration::from_millis(10), settings.reconcile.max(Duration::from_millis(10)))
     }
@@ -192,9 +250,16 @@ impl Memory {
         self.commands.retain(|command| writes.commands.iter().all(|end| end.id != command.command.id));
         self.cursor = VersionedCursor { cursor: change.cursor().clone(), version: *version };
         if let Some(run) = self.run() {
+            self.notes = self.notes.split_off(&run.consumed);
+            self.placed = self.placed.split_off(&run.watched_from());
             let keep = self.slots.split_off(&run.watched_from());
             for attempt in std::mem::replace(&mut self.slots, keep).into_values().flatten() {
-                attempt.tx_id.map(|tx_id| self.txs.remove(&tx_id));
+                // Who moved on to another nonce stays.
+                let left = |tx: &TxRecord| tx.facts.nonce.is_none_or(|nonce| nonce <= attempt.nonce);
+                if let Some(tx_id) = attempt.tx_id.filter(|id| self.txs.get(id).is_some_and(left)) {
+                    self.txs.remove(&tx_id);
+                    self.told_blocks.remove(&tx_id);
+                }
             }
         }
     }

@@ -1,22 +1,35 @@
 //! A lane: the single-threaded actor of one submitter on the node that holds its lease.
 //!
 //! It is woken by a signal, a head or a tick, looks at what it knows, and does what is missing, in this order: commands,
-//! receipts and ends, sending again, binding. After acceptance only the lane changes a transaction; every change goes
+//! receipts and ends, counts and health, dearer attempts, sending again, binding. After acceptance only the lane changes a transaction; every change goes
 //! through the fence, and nothing is sent before it is stored.
 //!
 //! Whatever goes wrong with a write ends in one of three ways ([`Stop`]): fenced (drop everything), in doubt (raise the
 //! token, then read again), or out of step with the stored rows (read again).
 
+mod bid;
 mod bind;
 mod broadcast;
 mod canonical;
 mod commands;
+mod confirming;
+mod deep;
+mod diagnose;
+mod expiry;
+mod finish;
+mod govern;
+mod health;
+mod market;
 mod memory;
+mod notes;
 mod ownership;
 mod prepare;
 mod reconcile;
+mod recycle;
+mod refusals;
 mod said;
 mod settle;
+mod signing;
 #[cfg(feature = "test-hooks")]
 mod unstored;
 
@@ -36,7 +49,9 @@ use crate::heads::Heads;
 use crate::keeper::{LaneEnd, LaneSeat};
 use crate::names;
 use crate::points::{Point, Points};
+use crate::policies::Policies;
 use crate::registry::Submitter;
+use crate::tags::Tags;
 use crate::writer::Writer;
 use memory::Memory;
 
@@ -66,6 +81,8 @@ pub struct Tools {
     pub points: Points,
     /// How long a lane with nothing to do keeps its lease.
     pub idle_release: Duration,
+    /// Who decides what lanes do not decide by themselves.
+    pub policies: Policies,
     /// Whether bytes go out before they are stored.
     #[cfg(feature = "test-hooks")]
     pub sends_first: bool,
@@ -80,6 +97,8 @@ pub struct ChainTools {
     pub calls: Calls,
     /// Its head.
     pub heads: Heads,
+    /// What it calls safe and finalized.
+    pub tags: Tags,
 }
 
 /// How often a busy row is tried again before the lane gives up on a change.
@@ -192,8 +211,14 @@ impl Lane {
         self.execute_commands(memory).await?;
         self.settle(memory).await?;
         self.watch_counts(memory).await?;
+        self.watch_health(memory).await?;
+        self.expire_bound(memory).await?;
+        self.govern(memory).await?;
+        self.bid_due(memory).await?;
         self.send_due(memory).await?;
         self.bind_next(memory).await?;
+        self.fill_free(memory).await?;
+        self.note_market(memory).await?;
         Ok(memory.next_tick(self.database_time(), &self.submitter.settings))
     }
 

@@ -40,7 +40,7 @@ impl Lane {
             return Ok(());
         }
         match self.find_user(nonce, at).await {
-            Ok(Proof::Foreign(exhibit)) => self.protect(memory, Protect { nonce, exhibit }).await,
+            Ok(Proof::Foreign(exhibit)) => self.protect(memory, nonce, exhibit).await,
             Ok(Proof::Ours | Proof::NotYet) => Ok(()),
             Err(ChainError::Pruned(words)) => {
                 let words = format!("nonce {nonce} was used, by whom cannot be proven: {words}");
@@ -57,7 +57,8 @@ impl Lane {
         latest: Nonce,
     ) -> Result<(), Stop> {
         let Some(protect) = memory.cursor.cursor.conditions.protect.clone() else { return Ok(()) };
-        let block = BlockRef { number: protect.exhibit.block_number, hash: protect.exhibit.block_hash };
+        let Some(exhibit) = protect.exhibit else { return Ok(()) };
+        let block = BlockRef { number: exhibit.block_number, hash: exhibit.block_hash };
         if latest > protect.nonce || self.is_canonical(&self.chain.heads.ring(), block).await != Some(false) {
             return Ok(());
         }
@@ -69,15 +70,15 @@ impl Lane {
         self.commit(memory, draft).await
     }
 
-    async fn protect(&self, memory: &mut Memory, protect: Protect) -> Result<(), Stop> {
+    async fn protect(&self, memory: &mut Memory, nonce: Nonce, exhibit: Exhibit) -> Result<(), Stop> {
         let mut draft = self.draft(memory)?;
         draft.writes.told = vec![Told::with(
             EventKind::SubmitterProtected,
-            json!({"nonce": protect.nonce, "hash": protect.exhibit.hash, "blockNumber": protect.exhibit.block_number}),
+            json!({"nonce": nonce, "hash": exhibit.hash, "blockNumber": exhibit.block_number}),
         )];
-        tracing::error!(submitter = %self.submitter.id, nonce = protect.nonce.0, hash = ?protect.exhibit.hash,
+        tracing::error!(submitter = %self.submitter.id, nonce = nonce.0, hash = ?exhibit.hash,
             "somebody else used this account: PROTECT");
-        draft.cursor.conditions.protect = Some(protect);
+        draft.cursor.conditions.protect = Some(Protect { nonce, exhibit: Some(exhibit) });
         self.commit(memory, draft).await
     }
 

@@ -2,7 +2,7 @@
 
 use gapless_core::change::TxWrite;
 use gapless_core::event::{EventKind, Told};
-use gapless_core::fees::{Fees, Gas, Wei};
+use gapless_core::fees::Wei;
 use gapless_core::ids::TxId;
 use gapless_core::intrinsic;
 use gapless_core::ports::chain::{ChainError, Estimate};
@@ -65,7 +65,7 @@ impl Lane {
         self.write_one(memory, write).await
     }
 
-    async fn judge(&self, memory: &Memory, tx: &TxRecord) -> Outcome {
+    async fn judge(&self, memory: &mut Memory, tx: &TxRecord) -> Outcome {
         if self.submitter.signer.is_none() {
             let words = NodeText::new("no signer is configured for this submitter on the node that runs it");
             return Outcome::Refuse("no-signer", words);
@@ -78,8 +78,8 @@ impl Lane {
         }
     }
 
-    async fn estimate_and_price(&self, memory: &Memory, tx: &TxRecord) -> Result<Outcome, ChainError> {
-        let (id, payload) = (&self.submitter.id, &tx.request.intent.payload);
+    async fn estimate_and_price(&self, memory: &mut Memory, tx: &TxRecord) -> Result<Outcome, ChainError> {
+        let (id, payload) = (&self.submitter.id, tx.payload());
         let chain = &self.chain.chain;
         // Before anything is asked: whoever answers below this height is behind what we have seen.
         let seen = self.chain.heads.ring().head().map_or(0, |head| head.this.number);
@@ -118,31 +118,18 @@ impl Lane {
             let words = format!("it needs {} gas, a block holds {}", gas.0, head.gas_limit.0);
             return Ok(Outcome::Refuse("gas-above-block-limit", NodeText::new(&words)));
         }
-        let quote = chain.quote(&tx.request.intent.options).await?;
-        let fees = self.submitter.settings.caps.apply(quote.fees);
+        let quote = chain.quote(&tx.options()).await?;
+        let fees = self.submitter.settings.caps.for_gas(gas).apply(quote.fees);
         if let Some(base_fee) = quote.base_fee.filter(|base_fee| fees.ceiling() < *base_fee) {
             let reason = WaitReason::FeeCap { cap: fees.ceiling(), market: base_fee };
             return Ok(Outcome::Wait(SubState::Preparing, reason));
         }
         let balance = chain.balance(id).await?;
-        let own = max_cost(gas, fees, payload.value);
+        let own = fees.max_cost(gas, payload.value);
         let needed = Wei(own.0.saturating_add(self.cost_of_open(memory).0));
         if balance < needed {
             return Ok(Outcome::Wait(SubState::WaitingFunds, WaitReason::OutOfFunds { balance, needed }));
         }
         Ok(Outcome::Ready(Prepared { gas, fees }))
     }
-
-    /// The most that what is open can still cost. Gas limits are not stored beside the bytes; the value is.
-    fn cost_of_open(&self, memory: &Memory) -> Wei {
-        let values = memory.open().filter_map(|(_, attempts)| memory.tx_of(attempts));
-        let sum =
-            values.fold(Wei::default().0, |sum, tx| sum.saturating_add(tx.request.intent.payload.value.0));
-        Wei(sum)
-    }
-}
-
-fn max_cost(gas: Gas, fees: Fees, value: Wei) -> Wei {
-    let per_gas = alloy_primitives::U256::from(fees.ceiling().0);
-    Wei(value.0.saturating_add(per_gas.saturating_mul(alloy_primitives::U256::from(gas.0))))
 }

@@ -3,12 +3,14 @@
 //! Counts say when to look, never what happened. What our slots do not explain puts the lane on HOLD; only an exhibit
 //! makes it PROTECT (see [`super::ownership`]).
 
+use std::collections::BTreeSet;
+
 use gapless_core::condition::HoldCause;
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::lane::LaneEvent;
-use gapless_core::ports::chain::ChainResult;
+use gapless_core::ports::chain::{ChainResult, Counts};
 use gapless_core::state::SubState;
 use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
@@ -17,11 +19,15 @@ use serde_json::json;
 use super::memory::Memory;
 use super::{Lane, Stop};
 
+/// Heads after which a suspicion from pools alone lapses.
+const HEARSAY: usize = 3;
+
 impl Lane {
     /// After a take-up: look at the chain, send every open slot's current attempt again. Only then may it bind. An endpoint
     /// that lags tells nothing, so the lane waits for one that does not.
     pub(super) async fn reconcile(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
         if self.chain.heads.ring().head().is_none() {
+            self.heard(memory, Some(NodeText::new("no head has been seen yet"))).await?;
             return Ok(false);
         }
         self.settle(memory).await?;
@@ -45,18 +51,32 @@ impl Lane {
             return Ok(true);
         }
         let seen = self.seen();
-        let Ok(counts) = self.chain.chain.counts(&self.submitter.id).await else { return Ok(false) };
+        let counts = match self.chain.chain.counts(&self.submitter.id).await {
+            Ok(counts) => counts,
+            Err(error) => {
+                self.heard(memory, Some(NodeText::new(&error.to_string()))).await?;
+                return Ok(false);
+            }
+        };
+        self.heard(memory, None).await?;
         if counts.at.number < seen {
             return Ok(false);
         }
         memory.compared_at = Some(now);
         self.forget_vanished_exhibit(memory, counts.latest).await?;
+        self.notice_deep_reorg(memory, &counts).await?;
         if counts.latest > run.next {
             self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
             self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
         } else if counts.latest > run.consumed && !self.explained(memory, run.consumed).await {
             // The nonce is used; if by us, a receipt will say so. If not, somebody else used it.
             self.prove_foreign(memory, run.consumed, counts.at).await?;
+        } else if self.runs_ahead(memory, &counts, run.next) {
+            let words = format!(
+                "{} transactions of this account are pending, we have bound {}",
+                counts.pending, run.next
+            );
+            self.hold(memory, HoldCause::Counts, &words).await?;
         } else {
             self.heal(memory, HoldCause::Counts).await?;
             self.heal(memory, HoldCause::Unproven).await?;
@@ -64,8 +84,23 @@ impl Lane {
         Ok(true)
     }
 
+    /// Whether somebody else seems to have a transaction of this account in a pool. Pools are hearsay: after a few heads at
+    /// which nothing came of it, it is ignored.
+    fn runs_ahead(&self, memory: &mut Memory, counts: &Counts, next: Nonce) -> bool {
+        if counts.pending <= next {
+            memory.ahead = None;
+            return false;
+        }
+        let (pending, heads) = memory.ahead.get_or_insert_with(|| (counts.pending, BTreeSet::new()));
+        if *pending != counts.pending {
+            (*pending, *heads) = (counts.pending, BTreeSet::new());
+        }
+        heads.insert(counts.at.number);
+        heads.len() <= HEARSAY
+    }
+
     /// The highest block this process has seen. To be read before asking: what is answered below it lags.
-    fn seen(&self) -> u64 {
+    pub(super) fn seen(&self) -> u64 {
         self.chain.heads.ring().head().map_or(0, |head| head.this.number)
     }
 
@@ -96,7 +131,7 @@ impl Lane {
     }
 
     /// Ends a hold whose cause is over.
-    async fn heal(&self, memory: &mut Memory, cause: HoldCause) -> Result<(), Stop> {
+    pub(super) async fn heal(&self, memory: &mut Memory, cause: HoldCause) -> Result<(), Stop> {
         if !memory.cursor.cursor.conditions.holds.contains_key(&cause) {
             return Ok(());
         }

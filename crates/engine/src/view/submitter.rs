@@ -17,8 +17,8 @@ use crate::balances::Balance;
 pub struct ProtectView {
     nonce: Nonce,
     hash: Option<B256>,
-    block_number: Gas,
-    block_hash: B256,
+    block_number: Option<Gas>,
+    block_hash: Option<B256>,
 }
 
 /// A submitter as shown. Every field is always there; what nobody knows is null.
@@ -98,9 +98,9 @@ impl SubmitterView {
             resets: [],
             protect: conditions.protect.as_ref().map(|protect| ProtectView {
                 nonce: protect.nonce,
-                hash: protect.exhibit.hash,
-                block_number: Gas(protect.exhibit.block_number),
-                block_hash: protect.exhibit.block_hash,
+                hash: protect.hash(),
+                block_number: protect.exhibit.map(|exhibit| Gas(exhibit.block_number)),
+                block_hash: protect.exhibit.map(|exhibit| exhibit.block_hash),
             }),
         }
     }
@@ -109,13 +109,19 @@ impl SubmitterView {
 /// The gravest condition in a sentence, with its figures and what ends it.
 fn sentence(conditions: &Conditions) -> Option<String> {
     if let Some(protect) = &conditions.protect {
-        let by = match protect.exhibit.hash {
+        let Some(exhibit) = protect.exhibit else {
+            let nonce = protect.nonce;
+            return Some(format!(
+                "it was protected by order, at nonce {nonce}; unprotect it when you know why"
+            ));
+        };
+        let by = match exhibit.hash {
             Some(hash) => format!("transaction {hash}"),
             None => "an authorization without a transaction".to_owned(),
         };
         return Some(format!(
             "somebody else used nonce {} of this account: {by} in block {}; unprotect it when you know why",
-            protect.nonce, protect.exhibit.block_number
+            protect.nonce, exhibit.block_number
         ));
     }
     if conditions.paused {
@@ -151,7 +157,7 @@ mod tests {
         conditions.paused = true;
         assert!(sentence(&conditions).unwrap().contains("resume"));
         let exhibit = Exhibit { hash: None, block_number: 9, block_hash: B256::ZERO };
-        conditions.protect = Some(Protect { nonce: Nonce(5), exhibit });
+        conditions.protect = Some(Protect { nonce: Nonce(5), exhibit: Some(exhibit) });
         let said = sentence(&conditions).unwrap();
         assert!(said.contains("nonce 5") && said.contains("block 9") && !said.contains('{'), "{said}");
     }

@@ -210,7 +210,7 @@ pub async fn conditions_survive_and_show_the_gravest(w: &World) {
     applied(w, &mut lane, |_, draft| {
         draft.cursor.conditions.paused = true;
         draft.cursor.conditions.out_of_funds = Some(Default::default());
-        draft.cursor.conditions.protect = Some(Protect { nonce: Nonce(4), exhibit });
+        draft.cursor.conditions.protect = Some(Protect { nonce: Nonce(4), exhibit: Some(exhibit) });
     })
     .await;
     let info = w.store.submitter(&submitter).await.unwrap().unwrap();

@@ -1,0 +1,271 @@
+//! Dearer attempts: a price that fell behind, a placeholder that should win, a payload that replaces another.
+//!
+//! Every one of them is a bid for a slot that may already be taken in some pool, so it outbids the slot's dearest attempt,
+//! whoever's that was, and stays within the caps or is not made (invariant *durable-first*: stored, then sent). A bid that
+//! cannot be made changes nothing: the current attempt goes on being sent.
+
+use gapless_core::attempt::{AttemptKind, NewAttempt, SUPERSEDED, StoredAttempt};
+use gapless_core::bump::{Bid, Dearest, outbid};
+use gapless_core::change::{Draft, ResendClaim, TxWrite};
+use gapless_core::event::{EventKind, Told};
+use gapless_core::fees::Gas;
+use gapless_core::ids::Nonce;
+use gapless_core::intent::{Options, Payload};
+use gapless_core::intrinsic;
+use gapless_core::ports::chain::{ChainResult, Contents, Estimate};
+use gapless_core::ports::policy::BumpContext;
+use gapless_core::record::TxRecord;
+use gapless_core::state::{SubState, TxEvent};
+use serde_json::json;
+use tracing::info;
+
+use super::memory::Memory;
+use super::notes::Wanted;
+use super::signing::Wish;
+use super::{Lane, Stop};
+use crate::names;
+
+/// What came of trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bidding {
+    /// Stored; to be sent.
+    Stored,
+    /// A cap is in the way.
+    AtCap,
+    /// Not now: the chain or the signer does not answer.
+    NotNow,
+}
+
+impl Lane {
+    /// Makes the attempts that are wanted, and sends them.
+    pub(super) async fn bid_due(&mut self, memory: &mut Memory) -> Result<(), Stop> {
+        if !self.phase.may_send() {
+            return Ok(());
+        }
+        let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
+        for nonce in open {
+            if self.wants_bid(memory, nonce) && self.bid(memory, nonce).await? == Bidding::Stored {
+                self.broadcast(memory, nonce).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wants_bid(&self, memory: &Memory, nonce: Nonce) -> bool {
+        let Some(current) = memory.current(nonce).filter(|a| a.kind != AttemptKind::External) else {
+            return false;
+        };
+        let notes = memory.noted(nonce);
+        if notes.and_then(|notes| notes.bid_after).is_some_and(|after| self.tick() < after) {
+            return false;
+        }
+        if memory.tx_of_current(nonce).is_some_and(|tx| !self.carries_intent(tx, current)) {
+            return true;
+        }
+        match notes.and_then(|notes| notes.bid) {
+            Some(Wanted::Ordered) => true,
+            Some(Wanted::Suggested) => self.may_raise(memory, nonce, current),
+            None => self.may_raise(memory, nonce, current) && self.is_overdue(memory, nonce, current),
+        }
+    }
+
+    /// Whether an attempt is what its transaction wants to be mined.
+    fn carries_intent(&self, tx: &TxRecord, current: &StoredAttempt) -> bool {
+        let kind = intended(tx, current.kind);
+        kind == current.kind && (kind != AttemptKind::Replacement || self.carries(current, tx.payload()))
+    }
+
+    /// Whether an attempt carries this payload, whatever its gas.
+    pub(super) fn carries(&self, attempt: &StoredAttempt, payload: &Payload) -> bool {
+        let found = self.chain.chain.contents(&attempt.raw).map(|contents| contents.payload);
+        found.is_none_or(|found| Payload { gas_limit: payload.gas_limit, ..found } == *payload)
+    }
+
+    /// Whether the rules allow another price. Placeholders are re-priced whatever they say; so is what no endpoint can hold.
+    fn may_raise(&self, memory: &Memory, nonce: Nonce, current: &StoredAttempt) -> bool {
+        let rules = &self.submitter.settings.bump;
+        let nobody_holds_it = memory.noted(nonce).is_some_and(|notes| !notes.perhaps_pooled);
+        let alike = |attempt: &&StoredAttempt| (attempt.tx_id, attempt.kind) == (current.tx_id, current.kind);
+        let made = memory.slots.get(&nonce).map_or(0, |attempts| attempts.iter().filter(alike).count());
+        let room = u32::try_from(made).is_ok_and(|made| made <= rules.max_attempts);
+        let funds = memory.cursor.cursor.conditions.out_of_funds.is_none();
+        let allowed = rules.enabled || current.kind == AttemptKind::Placeholder || nobody_holds_it;
+        allowed && room && funds
+    }
+
+    /// Whether it has been out for so long, and a block has passed it by.
+    fn is_overdue(&self, memory: &Memory, nonce: Nonce, current: &StoredAttempt) -> bool {
+        let rules = &self.submitter.settings.bump;
+        let pays = rules.enabled || current.kind == AttemptKind::Placeholder;
+        let old = self.database_time().since(current.stored_at) >= rules.min_interval;
+        let head = self.chain.heads.ring().head().map(|head| head.this.hash);
+        pays && old && memory.noted(nonce).and_then(|notes| notes.bid_head) != head
+    }
+
+    /// Makes one attempt, as the slot's transaction intends it.
+    pub(super) async fn bid(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<Bidding, Stop> {
+        let retry = self.tick().plus(self.submitter.settings.retry);
+        let head = self.chain.heads.ring().head().map(|head| head.this.hash);
+        let notes = memory.notes(nonce);
+        notes.bid_after = Some(retry);
+        notes.bid_head = head;
+        let Some(attempts) = memory.slots.get(&nonce).cloned() else { return Ok(Bidding::NotNow) };
+        let Some(current) = memory.current(nonce).cloned() else { return Ok(Bidding::NotNow) };
+        let tx = memory.tx_of_current(nonce).cloned();
+        let kind = tx.as_ref().map_or(current.kind, |tx| intended(tx, current.kind));
+        let same = tx.as_ref().is_none_or(|tx| self.carries_intent(tx, &current));
+        let Ok(Some(contents)) = self.contents(tx.as_ref(), kind, same, &current).await else {
+            return Ok(Bidding::NotNow);
+        };
+        let options = tx.as_ref().map(TxRecord::options).unwrap_or_default();
+        let Ok(Some(bid)) = self.price(memory, same, &attempts, &options, contents.gas_limit).await else {
+            return Ok(Bidding::NotNow);
+        };
+        let fees = match bid {
+            Bid::To(fees) => fees,
+            Bid::AtCap { cap, needed } => {
+                memory.notes(nonce).at_cap = Some((cap, needed));
+                return Ok(Bidding::AtCap);
+            }
+        };
+        let wish = Wish {
+            nonce,
+            n: attempts.iter().map(|attempt| attempt.n + 1).max().unwrap_or_default(),
+            tx_id: current.tx_id,
+            kind,
+            payload: contents.payload,
+            gas: contents.gas_limit,
+            fees,
+        };
+        let Ok(attempt) = self.sign(wish).await else { return Ok(Bidding::NotNow) };
+        self.store_bid(memory, &current, tx.as_ref(), attempt).await?;
+        Ok(Bidding::Stored)
+    }
+
+    /// What the attempt is to carry.
+    async fn contents(
+        &self,
+        tx: Option<&TxRecord>,
+        kind: AttemptKind,
+        same: bool,
+        current: &StoredAttempt,
+    ) -> ChainResult<Option<Contents>> {
+        if same {
+            return Ok(self.chain.chain.contents(&current.raw));
+        }
+        let payload = match (kind, tx) {
+            (AttemptKind::Placeholder, _) | (_, None) => self.nothing(),
+            (_, Some(tx)) => tx.payload().clone(),
+        };
+        let gas_limit = match payload.gas_limit {
+            Some(gas) => gas,
+            None => self.gas_for(&payload).await?,
+        };
+        Ok(Some(Contents { payload, gas_limit }))
+    }
+
+    /// Gas by estimate, not by assumption; what cannot be estimated gets the least that any node takes.
+    pub(super) async fn gas_for(&self, payload: &Payload) -> ChainResult<Gas> {
+        Ok(match self.chain.chain.estimate(&self.submitter.id, payload).await? {
+            Estimate::Gas(gas) => gas,
+            Estimate::Unaffordable { .. } | Estimate::Reverts { .. } => intrinsic::gas(payload),
+        })
+    }
+
+    /// What to offer; none if the policy wants nothing offered. It is asked where only the price changes, and what it says
+    /// is held to the rule of nodes and to the caps.
+    async fn price(
+        &self,
+        memory: &Memory,
+        same: bool,
+        attempts: &[StoredAttempt],
+        options: &Options,
+        gas: Gas,
+    ) -> ChainResult<Option<Bid>> {
+        let settings = &self.submitter.settings;
+        let market = self.chain.chain.quote(options).await?.fees;
+        let caps = settings.caps.for_gas(gas);
+        let Some(dearest) = Dearest::of(attempts) else {
+            return Ok(Some(Bid::To(caps.apply(market))));
+        };
+        let by_rules = outbid(dearest, market, settings.bump.multiplier, &caps);
+        let ordered =
+            attempts.first().and_then(|first| memory.noted(first.nonce)).and_then(|notes| notes.bid)
+                == Some(Wanted::Ordered);
+        if !same || ordered {
+            return Ok(Some(by_rules));
+        }
+        let now = self.database_time();
+        let context = BumpContext { attempts, market, caps: &caps, rules: &settings.bump, now };
+        Ok(match (self.tools.policies.bump.bump(&context), by_rules) {
+            (Some(fees), _) if dearest.is_outbid_by(fees) && caps.apply(fees) == fees => Some(Bid::To(fees)),
+            (None, Bid::To(_)) => None,
+            (_, by_rules) => Some(by_rules),
+        })
+    }
+
+    async fn store_bid(
+        &mut self,
+        memory: &mut Memory,
+        current: &StoredAttempt,
+        tx: Option<&TxRecord>,
+        attempt: NewAttempt,
+    ) -> Result<(), Stop> {
+        let (nonce, hash) = (attempt.nonce, attempt.hash);
+        let mut draft = self.draft(memory)?;
+        supersede(&mut draft, memory, nonce);
+        if let Some(tx) = tx.filter(|tx| tx.facts.state.is_bound()) {
+            let told = json!({"txHash": hash, "replaces": current.hash, "kind": attempt.kind});
+            let told = vec![Told::with(EventKind::TxReplaced, told)];
+            let sub_state = competing(attempt.kind);
+            let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Replace], told, |facts| {
+                (facts.tx_hash, facts.wait) = (Some(hash), None);
+                facts.sub_state = Some(sub_state);
+            });
+            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+        }
+        info!(submitter = %self.submitter.id, nonce = nonce.0, %hash, kind = attempt.kind.name(), "a dearer attempt");
+        if attempt.kind == AttemptKind::Placeholder && current.kind != AttemptKind::Placeholder {
+            let withdrawal = tx.and_then(|tx| tx.facts.withdrawal()).map_or("recycled", |why| why.name());
+            metrics::counter!(names::PLACEHOLDER, "reason" => withdrawal).increment(1);
+        }
+        draft.writes.attempts.push(attempt);
+        self.commit(memory, draft).await?;
+        let notes = memory.notes(nonce);
+        (notes.bid, notes.at_cap) = (None, None);
+        notes.invalid_at.clear();
+        Ok(())
+    }
+}
+
+/// Nothing of a slot goes out any more, but what the same change adds.
+pub(super) fn supersede(draft: &mut Draft, memory: &Memory, nonce: Nonce) {
+    let attempts = memory.slots.get(&nonce).into_iter().flatten();
+    let claims = attempts.filter(|attempt| !attempt.is_superseded()).map(|attempt| ResendClaim {
+        nonce,
+        n: attempt.n,
+        next_send_at: SUPERSEDED,
+    });
+    draft.writes.resends.extend(claims);
+}
+
+/// Which kind of attempt a transaction wants to be mined.
+pub(super) fn intended(tx: &TxRecord, current: AttemptKind) -> AttemptKind {
+    let amended = tx.facts.amended.as_ref();
+    if amended.is_some_and(|amended| amended.withdrawal.is_some()) {
+        AttemptKind::Placeholder
+    } else if amended.is_some_and(|amended| amended.payload.is_some()) {
+        AttemptKind::Replacement
+    } else {
+        current
+    }
+}
+
+/// Where a transaction stands while an attempt of this kind is on its way.
+pub(super) const fn competing(kind: AttemptKind) -> SubState {
+    match kind {
+        AttemptKind::Placeholder => SubState::Cancelling,
+        AttemptKind::Replacement => SubState::Replacing,
+        AttemptKind::Payload | AttemptKind::External => SubState::InPool,
+    }
+}

@@ -1,0 +1,67 @@
+//! What a lane remembers of an open slot besides what is stored. All of it may be forgotten at any time: it only saves
+//! questions, keeps tries apart, or allows what is allowed only to somebody who has seen everything.
+
+use std::collections::BTreeSet;
+
+use alloy_primitives::B256;
+use gapless_core::fees::{GasPrice, Wei};
+use gapless_core::time::Tick;
+
+/// The notes on one slot.
+#[derive(Debug)]
+pub(super) struct Notes {
+    /// Bound here, and handed to nobody yet.
+    pub(super) unsent: bool,
+    /// Some endpoint may hold an attempt of it. Only who bound it and heard every answer can know that none does.
+    pub(super) perhaps_pooled: bool,
+    /// Heads at which every endpoint called its current attempt invalid.
+    pub(super) invalid_at: BTreeSet<u64>,
+    /// A dearer attempt is wanted now.
+    pub(super) bid: Option<Wanted>,
+    /// Not to be bid for before.
+    pub(super) bid_after: Option<Tick>,
+    /// The head at which it was last bid for.
+    pub(super) bid_head: Option<B256>,
+    /// The cap that was in the way of the last bid, and what was needed.
+    pub(super) at_cap: Option<(GasPrice, GasPrice)>,
+    /// When the policy for the stuck is asked again.
+    pub(super) govern_after: Option<Tick>,
+    /// Since when nobody has taken it, if it is free.
+    pub(super) free_since: Option<Tick>,
+    /// The most that so many attempts of it can cost.
+    pub(super) cost: Option<(usize, Wei)>,
+}
+
+/// Why a dearer attempt is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wanted {
+    /// A node's answer suggests it; the rules decide.
+    Suggested,
+    /// Somebody asked for it; the rules do not matter, the caps do.
+    Ordered,
+}
+
+impl Default for Notes {
+    /// Of a slot whose story this lane has not seen.
+    fn default() -> Self {
+        Self {
+            unsent: false,
+            perhaps_pooled: true,
+            invalid_at: BTreeSet::new(),
+            bid: None,
+            bid_after: None,
+            bid_head: None,
+            at_cap: None,
+            govern_after: None,
+            free_since: None,
+            cost: None,
+        }
+    }
+}
+
+impl Notes {
+    /// Of a slot that is being bound here and now.
+    pub(super) fn bound_here(head: Option<B256>) -> Self {
+        Self { unsent: true, perhaps_pooled: false, bid_head: head, ..Self::default() }
+    }
+}
