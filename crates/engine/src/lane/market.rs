@@ -1,7 +1,7 @@
 //! Why what is in a pool is not mined: the market moved away. Written when the reason changes or its figures do by much, not
 //! at every block.
 
-use gapless_core::change::TxWrite;
+use gapless_core::change::{ResendClaim, TxWrite};
 use gapless_core::fees::GasPrice;
 use gapless_core::ids::Nonce;
 use gapless_core::wait::WaitReason;
@@ -15,6 +15,7 @@ impl Lane {
         let Some(base_fee) = self.chain.heads.ring().head().and_then(|head| head.base_fee) else {
             return Ok(());
         };
+        let now = self.database_time();
         let mut draft = None;
         for (nonce, _) in memory.open() {
             let Some(tx) = memory.tx_of_current(nonce) else { continue };
@@ -34,7 +35,14 @@ impl Lane {
                 Some(draft) => draft,
                 None => draft.insert(self.draft(memory)?),
             };
-            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+            let write = write.map_err(|_| Stop::OutOfStep)?;
+            // Affordable again: it may have been refused or dropped meanwhile, so it goes out now.
+            if write.facts().wait.is_none()
+                && let Some(attempt) = memory.current(nonce)
+            {
+                draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at: now });
+            }
+            draft.writes.txs.push(write);
         }
         match draft {
             Some(draft) => self.commit(memory, draft).await,

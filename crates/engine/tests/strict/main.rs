@@ -7,9 +7,11 @@
 mod contracts;
 mod gray_zone;
 mod lagging;
+mod market;
 mod ordinary;
 mod peers;
 mod prepare;
 mod protect;
+mod races;
 mod reorg;
 mod support;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::{Address, B256, Bytes, U256};
+use gapless_core::attempt::StoredAttempt;
 use gapless_core::event::EventKind;
-use gapless_core::ids::{RequestId, TxId};
+use gapless_core::ids::{Nonce, RequestId, TxId};
 use gapless_core::intent::{Intent, Payload};
 use gapless_core::lease::{LeaseTerms, Owner};
 use gapless_core::ports::clock::Clock;
@@ -281,4 +282,24 @@ pub(crate) fn entry(n: u64) -> Request {
 /// The same under another id.
 pub(crate) fn named_entry(id: &str, n: u64) -> Request {
     request(id, call(LEDGER, U256::from(n).to_be_bytes::<32>()))
+}
+
+/// The attempts of one slot, as stored.
+pub(crate) async fn attempts(node: &Node, nonce: u64) -> Vec<StoredAttempt> {
+    node.handle.store().attempts(&submitter(), Nonce(nonce), Nonce(nonce + 1)).await.unwrap()
+}
+
+/// Waits until the pool holds this many transactions that could be mined.
+pub(crate) async fn pooled(anvil: &Anvil, many: u64) {
+    eventually(LONG, "the pool", || async {
+        let pool = anvil.rpc("txpool_status", json!([])).await.unwrap();
+        (number(&pool["pending"]) >= many).then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Sets the base fee of the next block.
+pub(crate) async fn set_base_fee(anvil: &Anvil, wei: u128) {
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", json!([format!("{wei:#x}")])).await.unwrap();
 }
