@@ -42,7 +42,11 @@ pub(super) async fn lay(program: &Path, dir: &Path, data: &Path, options: &GethO
         alloc[account.to_string()] = json!({"balance": BALANCE});
     }
     for (at, code) in &options.code {
-        alloc[at.to_string()] = json!({"balance": "0x0", "code": code});
+        let account = &mut alloc[at.to_string()];
+        if account.is_null() {
+            *account = json!({"balance": "0x0"});
+        }
+        account["code"] = json!(code);
     }
     let file = dir.join("genesis.json");
     std::fs::write(&file, genesis.to_string()).map_err(Error::io("writing block 0"))?;
