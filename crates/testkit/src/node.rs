@@ -1,5 +1,7 @@
 //! What tests ask of any Ethereum node, so that one body can be run on each of them.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::{Result, anvil::Anvil, geth::Geth};
@@ -41,5 +43,19 @@ impl EthNode for Geth {
 
     async fn rpc(&self, method: &str, params: Value) -> Result<Value> {
         Self::rpc(self, method, params).await
+    }
+}
+
+impl<N: EthNode> EthNode for Arc<N> {
+    fn url(&self) -> String {
+        N::url(self)
+    }
+
+    async fn mine(&self, blocks: u64) -> Result<()> {
+        N::mine(self, blocks).await
+    }
+
+    async fn rpc(&self, method: &str, params: Value) -> Result<Value> {
+        N::rpc(self, method, params).await
     }
 }

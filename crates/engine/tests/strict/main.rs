@@ -7,6 +7,8 @@
 mod contracts;
 mod gray_zone;
 mod lagging;
+#[cfg(feature = "geth")]
+mod on_geth;
 mod ordinary;
 mod peers;
 mod prepare;
