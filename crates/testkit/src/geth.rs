@@ -6,6 +6,7 @@
 mod binary;
 mod blocks;
 mod genesis;
+mod market;
 mod options;
 
 use std::{

@@ -90,6 +90,16 @@ mod on_geth {
     }
 
     #[tokio::test]
+    async fn gas_gets_dearer_and_cheaper_as_told() {
+        let node = start(Mining::WhenTold).await;
+        node.raise_base_fee(9_000_000_000).await.unwrap();
+        assert!((9_000_000_000..12_000_000_000).contains(&node.base_fee().await.unwrap()));
+        node.lower_base_fee(2_000_000_000).await.unwrap();
+        assert!((1_500_000_000..=2_000_000_000).contains(&node.base_fee().await.unwrap()));
+        assert!(node.raise_base_fee(1 << 60).await.is_err());
+    }
+
+    #[tokio::test]
     async fn a_restart_keeps_the_chain_and_empties_the_pool_unless_told_otherwise() {
         for keep_pool in [false, true] {
             let options = GethOptions { mining: Mining::WhenTold, keep_pool, ..GethOptions::default() };

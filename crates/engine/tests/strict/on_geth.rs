@@ -123,3 +123,22 @@ async fn a_mined_transaction_that_vanishes_is_sent_again_and_confirmed_once() {
     node.each_took_effect_once(&geth, &[id]).await;
     node.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_surge_of_the_base_fee_left_behind_is_mined_when_the_market_falls() {
+    let geth = geth(Mining::WhenTold).await;
+    let resubmit = Some(Duration::from_millis(500));
+    let node = Node::start(&geth.url(), LaneSettings { resubmit, ..quick(1) }).await;
+    let before = geth.base_fee().await.unwrap();
+    let first = node.submit(entry(0)).await;
+    until_pooled(&geth).await;
+    geth.raise_base_fee(before * 10).await.unwrap();
+    geth.mine(2).await.unwrap();
+    assert_eq!(effects(&geth, 0).await, 0, "it is too cheap for these blocks");
+    assert_eq!(pooled(&geth).await, 1, "and waits for others");
+    geth.lower_base_fee(before).await.unwrap();
+    mined(&node, &geth, first).await;
+    geth.mine(1).await.unwrap();
+    node.each_took_effect_once(&geth, &[first]).await;
+    node.stopped().await;
+}

@@ -18,6 +18,8 @@ pub(super) struct Head {
     pub(super) hash: B256,
     /// Whether the node made it unasked.
     pub(super) by_itself: bool,
+    pub(super) base_fee: u64,
+    pub(super) gas_limit: u64,
     number: u64,
     time: u64,
 }
@@ -72,6 +74,8 @@ impl Geth {
         Ok(Head {
             hash: text(&block["hash"])?.parse().map_err(|_| odd(&block))?,
             by_itself: text(&block["miner"])?.parse::<Address>().map_err(|_| odd(&block))? != Address::ZERO,
+            base_fee: quantity(&block["baseFeePerGas"])?,
+            gas_limit: quantity(&block["gasLimit"])?,
             number: quantity(&block["number"])?,
             time: quantity(&block["timestamp"])?,
         })
@@ -128,7 +132,7 @@ fn text(value: &Value) -> Result<&str> {
     value.as_str().ok_or_else(|| odd(value))
 }
 
-fn quantity(value: &Value) -> Result<u64> {
+pub(super) fn quantity(value: &Value) -> Result<u64> {
     u64::from_str_radix(text(value)?.trim_start_matches("0x"), 16).map_err(|_| odd(value))
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use alloy_primitives::{Address, address};
+use alloy_primitives::{Address, Bytes, address};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::GethOptions;
+use super::{GethOptions, market::BURNER};
 use crate::{Error, Result};
 
 /// The accounts of the well-known development phrase, whose keys anvil holds too, and the one whose key geth holds.
@@ -41,6 +41,7 @@ pub(super) async fn lay(program: &Path, dir: &Path, data: &Path, options: &GethO
     for account in RICH {
         alloc[account.to_string()] = json!({"balance": BALANCE});
     }
+    alloc[BURNER.0.to_string()] = json!({"balance": "0x0", "code": Bytes::from(BURNER.1)});
     for (at, code) in &options.code {
         let account = &mut alloc[at.to_string()];
         if account.is_null() {
