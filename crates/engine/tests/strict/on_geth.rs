@@ -142,3 +142,27 @@ async fn what_a_surge_of_the_base_fee_left_behind_is_mined_when_the_market_falls
     node.each_took_effect_once(&geth, &[first]).await;
     node.stopped().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_node_that_lost_its_latest_blocks_is_given_what_was_in_them() {
+    let geth = geth(Mining::WhenTold).await;
+    let resubmit = Some(Duration::from_millis(500));
+    let node = Node::start(&geth.url(), LaneSettings { resubmit, ..quick(6) }).await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(node.submit(entry(n)).await);
+        mined(&node, &geth, ids[ids.len() - 1]).await;
+    }
+    geth.kill9().await.unwrap();
+    geth.restart().await.unwrap();
+    assert_eq!(effects(&geth, 0).await, 0, "it is back at the beginning");
+    // A shorter chain may be one that lags: only one as high as the lost one says that blocks are gone.
+    for _ in 0..5 {
+        geth.mine_these(&[]).await.unwrap();
+    }
+    let all = || async { (pooled(&geth).await == 3).then_some(()) };
+    eventually(SOON, "all three in the pool", all).await.unwrap();
+    geth.mine(7).await.unwrap();
+    node.each_took_effect_once(&geth, &ids).await;
+    node.stopped().await;
+}
