@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test sim fmt fmt-check lint bench-store bench-strict deny clean
+.PHONY: help setup demo test test-geth sim fmt fmt-check lint bench-store bench-strict deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,8 +13,11 @@ setup: ## Install what build and tests need; silent when nothing is missing
 demo: setup ## A local chain, sample transactions to CONFIRMED, and an API to play with
 	cargo run --release -p gapless -- dev
 
-test: setup fmt-check lint ## Format check, lints and all tests
+test: setup fmt-check lint ## Format check, lints and all tests; those on geth where Go is installed
 	@scripts/test.sh
+
+test-geth: setup ## Only the tests on geth, which is built first where Go is installed
+	@scripts/test.sh --only-geth
 
 sim: ## 1,000 seeded worlds: crashes, takeovers, lost answers, reorgs; every invariant after every step
 	cargo run --quiet -p gapless-sim -- --seeds 1000

@@ -163,7 +163,11 @@ const CORPUS: &[(&str, &[&str])] = &[
         &[
             "exceeds max transaction gas limit",
             "intrinsic gas too low",
+            "intrinsic gas too low: gas 20000, minimum needed 21000",
             "Intrinsic gas exceeds gas limit",
+            "insufficient gas for floor data gas cost: gas 37000, minimum needed 61000",
+            "transaction gas limit too high (cap: 16777216, tx: 20000000)",
+            "nonce has max value",
             "invalid sender",
             "negative value",
             "oversized data",

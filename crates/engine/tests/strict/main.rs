@@ -9,6 +9,8 @@ mod deep;
 mod gray_zone;
 mod lagging;
 mod market;
+#[cfg(feature = "geth")]
+mod on_geth;
 mod ordinary;
 mod peers;
 mod prepare;

@@ -23,6 +23,7 @@ use gapless_evm::{EvmChain, EvmOptions, LocalSigner};
 use gapless_store::clock::SystemClock;
 use gapless_store::memory::MemoryStore;
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
+use gapless_testkit::node::EthNode;
 use gapless_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -72,8 +73,21 @@ impl Node {
 
     /// On this store, with these endpoints, and the account's own key.
     pub(crate) async fn on(store: Arc<dyn Store>, urls: &[String], settings: LaneSettings) -> Self {
-        let signer = LocalSigner::from_hex(KEY, submitter().address()).unwrap();
-        Self::signing(store, urls, settings, Arc::new(signer)).await
+        Self::of(store, urls, settings, &[KEY]).await
+    }
+
+    /// With the accounts of these keys.
+    pub(crate) async fn of(
+        store: Arc<dyn Store>,
+        urls: &[String],
+        settings: LaneSettings,
+        keys: &[&str],
+    ) -> Self {
+        let signer = |key: &&str| -> (SubmitterId, Arc<dyn Signer>) {
+            let signer = LocalSigner::from_hex(key, None).unwrap();
+            (SubmitterId::evm(31337, signer.address()), Arc::new(signer))
+        };
+        Self::with(store, urls, settings, keys.iter().map(signer).collect()).await
     }
 
     /// With another signer.
@@ -83,11 +97,22 @@ impl Node {
         settings: LaneSettings,
         signer: Arc<dyn Signer>,
     ) -> Self {
+        Self::with(store, urls, settings, vec![(submitter(), signer)]).await
+    }
+
+    async fn with(
+        store: Arc<dyn Store>,
+        urls: &[String],
+        settings: LaneSettings,
+        accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new(settings.clone());
         let chain_id: ChainId = "eip155:31337".parse().unwrap();
         registry.add_chain(chain_id, Arc::new(EvmChain::new(&EvmOptions::new(31337, urls)).unwrap()));
-        registry.add_submitter(Submitter { id: submitter(), settings, signer: Some(signer) });
+        for (id, signer) in accounts {
+            registry.add_submitter(Submitter { id, settings: settings.clone(), signer: Some(signer) });
+        }
         let options = EngineOptions {
             owner: Owner::new("a", clock.draw()).unwrap(),
             terms: LeaseTerms::new(Duration::from_secs(6), Duration::from_millis(500)).unwrap(),
@@ -192,18 +217,29 @@ impl Node {
 
     /// The whole promise: these requests, numbered from 0, all end CONFIRMED; the chain holds the effect of each exactly
     /// once, in an unbroken run of nonces, and nothing else of this account.
-    pub(crate) async fn each_took_effect_once(&self, anvil: &Anvil, ids: &[TxId]) {
+    pub(crate) async fn each_took_effect_once(&self, node: &impl EthNode, ids: &[TxId]) {
+        self.each_took_effect_once_of(node, &submitter(), 0, ids).await;
+    }
+
+    /// The same of any account, whose requests are numbered from `first`.
+    pub(crate) async fn each_took_effect_once_of(
+        &self,
+        node: &impl EthNode,
+        who: &SubmitterId,
+        first: u64,
+        ids: &[TxId],
+    ) {
         let mut nonces = Vec::new();
         for id in ids {
             let view = self.confirmed(*id).await;
-            nonces.push(nonce_of(anvil, view.tx_hash.unwrap()).await);
+            nonces.push(nonce_of(node, view.tx_hash.unwrap()).await);
             self.told(*id).await;
         }
         assert_eq!(nonces, (0..ids.len() as u64).collect::<Vec<_>>());
-        for n in 0..ids.len() as u64 {
-            assert_eq!(effects(anvil, n).await, 1, "effects of request {n}");
+        for n in first..first + ids.len() as u64 {
+            assert_eq!(effects(node, n).await, 1, "effects of request {n}");
         }
-        assert_eq!(count(anvil).await, ids.len() as u64, "nothing else was sent");
+        assert_eq!(count_of(node, who).await, ids.len() as u64, "nothing else was sent");
     }
 }
 
@@ -237,8 +273,8 @@ pub(crate) async fn place(anvil: &Anvil, at: Address, code: &[u8]) {
     anvil.rpc("anvil_setCode", json!([at, Bytes::copy_from_slice(code)])).await.unwrap();
 }
 
-pub(crate) async fn mine(anvil: &Anvil, blocks: u64) {
-    anvil.rpc("anvil_mine", json!([format!("{blocks:#x}")])).await.unwrap();
+pub(crate) async fn mine(node: &impl EthNode, blocks: u64) {
+    node.mine(blocks).await.unwrap();
 }
 
 pub(crate) fn number(value: &Value) -> u64 {
@@ -246,21 +282,27 @@ pub(crate) fn number(value: &Value) -> u64 {
 }
 
 /// How many transactions of the account are in the chain.
-pub(crate) async fn count(anvil: &Anvil) -> u64 {
-    number(&anvil.rpc("eth_getTransactionCount", json!([address(), "latest"])).await.unwrap())
+pub(crate) async fn count(node: &impl EthNode) -> u64 {
+    count_of(node, &submitter()).await
 }
 
-pub(crate) async fn nonce_of(anvil: &Anvil, hash: B256) -> u64 {
-    number(&anvil.rpc("eth_getTransactionByHash", json!([hash])).await.unwrap()["nonce"])
+/// How many transactions of an account are in the chain.
+pub(crate) async fn count_of(node: &impl EthNode, who: &SubmitterId) -> u64 {
+    let address = who.address().unwrap();
+    number(&node.rpc("eth_getTransactionCount", json!([address, "latest"])).await.unwrap())
+}
+
+pub(crate) async fn nonce_of(node: &impl EthNode, hash: B256) -> u64 {
+    number(&node.rpc("eth_getTransactionByHash", json!([hash])).await.unwrap()["nonce"])
 }
 
 /// How often the effect of request `n` happened.
-pub(crate) async fn effects(anvil: &Anvil, n: u64) -> u64 {
-    slot(anvil, LEDGER, U256::from(n)).await
+pub(crate) async fn effects(node: &impl EthNode, n: u64) -> u64 {
+    slot(node, LEDGER, U256::from(n)).await
 }
 
-pub(crate) async fn slot(anvil: &Anvil, contract: Address, at: U256) -> u64 {
-    let held = anvil.rpc("eth_getStorageAt", json!([contract, B256::from(at), "latest"])).await.unwrap();
+pub(crate) async fn slot(node: &impl EthNode, contract: Address, at: U256) -> u64 {
+    let held = node.rpc("eth_getStorageAt", json!([contract, B256::from(at), "latest"])).await.unwrap();
     let held: B256 = held.as_str().unwrap().parse().unwrap();
     U256::from_be_bytes(held.0).to()
 }

@@ -6,4 +6,6 @@ mod common;
 mod conformance;
 mod faults;
 mod identity;
+#[cfg(feature = "geth")]
+mod on_geth;
 mod signers;
