@@ -17,4 +17,5 @@ mod prepare;
 mod protect;
 mod races;
 mod reorg;
+mod reorgs;
 mod support;
