@@ -35,4 +35,4 @@ pub use gapless_core::fees::FeeCaps;
 pub use gate::{AcceptMode, AcceptRules};
 pub use handle::{Handle, Refusal};
 pub use registry::{Registry, Submitter};
-pub use settings::{FinalityRule, HealthRules, LaneSettings};
+pub use settings::{FinalityRule, HealthRules, LaneSettings, finality_floor};
