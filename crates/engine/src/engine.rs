@@ -21,6 +21,7 @@ use crate::intake::Intake;
 use crate::keeper::{Keeper, KeeperOptions, LaneEnd};
 use crate::lane::{ChainTools, Lane, Tools};
 use crate::points::Points;
+use crate::policies::Policies;
 use crate::registry::Registry;
 use crate::tasks::Tasks;
 use crate::writer::Writer;
@@ -108,6 +109,7 @@ impl Engine {
             heads: Arc::new(heads),
             gate,
             balances: Arc::new(Balances::new(clock.clone(), registry.clone())),
+            policies: Arc::default(),
         };
         let parts = Parts { trackers, intake: intake_service, work };
         let engine = Self {
@@ -128,6 +130,14 @@ impl Engine {
     #[must_use]
     pub fn on(self, tasks: Tasks) -> Self {
         Self { tasks, ..self }
+    }
+
+    /// Decides by these policies instead of the settings' own. The first word counts: call it once, before running.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies) -> Self {
+        // Shared with the handles that exist already: what they foretell must be what the lanes do.
+        let _ = self.handle.policies.set(policies);
+        self
     }
 
     /// Breaks durable-first: bytes go to the chain before they are stored.
@@ -165,6 +175,7 @@ impl Engine {
             clock: clock.clone(),
             points: options.points.clone(),
             idle_release: options.idle_release,
+            policies: handle.policies.get().cloned().unwrap_or_default(),
             #[cfg(feature = "test-hooks")]
             sends_first,
         };

@@ -36,6 +36,7 @@ use crate::heads::Heads;
 use crate::keeper::{LaneEnd, LaneSeat};
 use crate::names;
 use crate::points::{Point, Points};
+use crate::policies::Policies;
 use crate::registry::Submitter;
 use crate::writer::Writer;
 use memory::Memory;
@@ -66,6 +67,8 @@ pub struct Tools {
     pub points: Points,
     /// How long a lane with nothing to do keeps its lease.
     pub idle_release: Duration,
+    /// What the program that embeds the engine decides for itself.
+    pub policies: Policies,
     /// Whether bytes go out before they are stored.
     #[cfg(feature = "test-hooks")]
     pub sends_first: bool,
