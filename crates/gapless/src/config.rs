@@ -189,6 +189,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_governors_page_shows_is_a_configuration() {
+        let page = include_str!("../../../docs/governor.md");
+        let shown: Vec<&str> =
+            page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert_eq!(shown.len(), 1);
+        let config = parse(shown[0], []).unwrap();
+        assert_eq!(lane_settings(&config, None).unwrap().stuck.steps.len(), 3);
+        assert!(config.idle().is_empty());
+    }
+
+    #[test]
     fn a_chains_finality_cannot_be_configured_away() {
         let chain = |id: u64, depth: u64| {
             format!("[[chains]]\nid = \"eip155:{id}\"\nrpc = [\"http://a\"]\nfinality_depth = {depth}")
