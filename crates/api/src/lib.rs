@@ -16,6 +16,7 @@ mod parse;
 pub mod problem;
 mod query;
 mod resolve;
+mod stuck;
 mod submitters;
 mod tx;
 mod wire;
@@ -89,6 +90,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/tx/{txId}", get(tx::one))
         .route("/tx/{txId}/events", get(events::of_tx))
         .route("/events", get(events::stream))
+        .route("/stuck/plan", get(stuck::plan))
         .route("/submitters", get(submitters::list).post(submitters::register))
         .route("/submitters/{id}", get(submitters::one))
         .route("/submitters/{id}/pause", post(submitters::pause))

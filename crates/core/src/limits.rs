@@ -24,6 +24,10 @@ pub const MAX_COMMIT_LANES: usize = 1_000;
 pub const MAX_PAGE: usize = 1_000;
 /// Most resets remembered per submitter.
 pub const MAX_RESETS_KEPT: usize = 5;
+/// Most steps of a policy for the stuck.
+pub const MAX_STUCK_STEPS: usize = 16;
+/// Most often that all its steps together may be taken for one transaction.
+pub const MAX_STUCK_BUDGET: u64 = 1_000;
 /// Highest nonce we bind: what a signed 64-bit column holds, far below EIP-2681's bound.
 pub const MAX_NONCE: u64 = i64::MAX as u64;
 

@@ -110,6 +110,7 @@ impl Engine {
             heads: Arc::new(heads),
             gate,
             balances: Arc::new(Balances::new(clock.clone(), registry.clone())),
+            policies: Arc::default(),
         };
         let parts = Parts { trackers, intake: intake_service, work };
         let engine = Self {
@@ -130,6 +131,14 @@ impl Engine {
     #[must_use]
     pub fn on(self, tasks: Tasks) -> Self {
         Self { tasks, ..self }
+    }
+
+    /// Decides by these policies instead of the settings' own. The first word counts: call it once, before running.
+    #[must_use]
+    pub fn with_policies(self, policies: Policies) -> Self {
+        // Shared with the handles that exist already: what they foretell must be what the lanes do.
+        let _ = self.handle.policies.set(policies);
+        self
     }
 
     /// Breaks durable-first: bytes go to the chain before they are stored.
@@ -167,7 +176,7 @@ impl Engine {
             clock: clock.clone(),
             points: options.points.clone(),
             idle_release: options.idle_release,
-            policies: Policies::default(),
+            policies: handle.policies.get().cloned().unwrap_or_default(),
             #[cfg(feature = "test-hooks")]
             sends_first,
         };

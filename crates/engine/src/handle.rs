@@ -1,7 +1,7 @@
 //! What the API (and a program that embeds the engine) can ask.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gapless_core::command::{CommandReceipt, NewCommand, Verb};
@@ -22,6 +22,7 @@ use crate::balances::Balances;
 use crate::gate::{AcceptRules, Gate};
 use crate::heads::Heads;
 use crate::intake::Intake;
+use crate::policies::Policies;
 use crate::registry::Registry;
 use crate::view::TxView;
 
@@ -128,6 +129,7 @@ pub struct Handle {
     pub(crate) heads: Arc<HashMap<ChainId, Heads>>,
     pub(crate) gate: Gate,
     pub(crate) balances: Arc<Balances>,
+    pub(crate) policies: Arc<OnceLock<Policies>>,
 }
 
 impl Handle {

@@ -9,6 +9,7 @@
 
 mod balances;
 mod batcher;
+pub mod builder;
 pub mod calls;
 pub mod census;
 mod depth;
@@ -25,6 +26,7 @@ pub mod policies;
 mod readback;
 pub mod registry;
 pub mod settings;
+pub mod stuck;
 mod submit;
 pub mod submitters;
 mod tags;
@@ -32,9 +34,11 @@ pub mod tasks;
 pub mod view;
 pub mod writer;
 
+pub use builder::{Builder, Gapless, StartError};
 pub use engine::{Engine, EngineOptions};
 pub use gapless_core::fees::FeeCaps;
 pub use gate::{AcceptMode, AcceptRules};
 pub use handle::{Handle, Refusal};
+pub use policies::Policies;
 pub use registry::{Registry, Submitter};
-pub use settings::{FinalityRule, HealthRules, LaneSettings};
+pub use settings::{FinalityRule, HealthRules, LaneSettings, finality_floor};

@@ -9,6 +9,7 @@ use gapless_core::govern::StuckRules;
 use gapless_core::ids::Nonce;
 use gapless_core::plan::{Mode, NonceRules, ReleaseAt};
 use gapless_core::ports::chain::Tag;
+use gapless_core::submitter::ChainId;
 
 /// When a slot counts as deep enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,16 @@ pub enum FinalityRule {
     Depth,
     /// At or below the block the chain calls by this name.
     Tag(Tag),
+}
+
+/// The least depth at which the use of a nonce by anything but its own attempt counts (invariant *patient*). No setting
+/// goes below it; chains that exist for development have none.
+#[must_use]
+pub fn finality_floor(chain: &ChainId) -> u64 {
+    match chain.evm() {
+        Some(1_337 | 31_337) => 0,
+        _ => 64,
+    }
 }
 
 /// How an account's health is watched.

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// Look at submitters and operate them
     #[command(subcommand)]
     Submitter(SubmitterCommand),
+    /// Look at transactions that do not move
+    #[command(subcommand)]
+    Stuck(StuckCommand),
 }
 
 #[derive(Debug, clap::Args)]
@@ -164,5 +167,15 @@ pub(crate) enum SubmitterCommand {
         /// The foreign nonce, as `submitter show` tells it
         #[arg(long, value_name = "NONCE")]
         acknowledged_nonce: u64,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StuckCommand {
+    /// Say what the policy for the stuck would do, and do nothing
+    Plan {
+        /// Of one submitter
+        #[arg(long)]
+        submitter: Option<String>,
     },
 }

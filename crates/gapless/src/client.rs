@@ -1,5 +1,6 @@
 //! The commands that ask a running node over its API.
 
+pub(crate) mod stuck;
 pub(crate) mod submitter;
 pub(crate) mod tx;
 
@@ -67,6 +68,11 @@ impl Client {
     /// Tells.
     pub(crate) async fn post(&self, path: &[&str], body: &Value) -> anyhow::Result<Value> {
         self.answer(self.request(Method::POST, path)?.json(body)).await
+    }
+
+    /// Whether data is wanted as JSON.
+    pub(crate) const fn wants_json(&self) -> bool {
+        self.json
     }
 
     /// Writes data to stdout: JSON if asked for, a line per field otherwise.

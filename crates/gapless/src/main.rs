@@ -50,6 +50,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Command::Submitter(command) => {
             client::submitter::run(&client::Client::new(&args.url, args.json)?, command).await
         }
+        Command::Stuck(command) => {
+            client::stuck::run(&client::Client::new(&args.url, args.json)?, command).await
+        }
     }
 }
 

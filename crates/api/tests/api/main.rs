@@ -8,5 +8,6 @@ mod pages;
 mod refusals;
 mod routes;
 mod strangers;
+mod stuck;
 mod submitters;
 mod support;

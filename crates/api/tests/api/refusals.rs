@@ -206,7 +206,7 @@ async fn keys_are_asked_for_and_their_scopes_kept() {
     assert_eq!(node.get("/livez").await.status, 200);
 }
 
-fn sha256(text: &str) -> [u8; 32] {
+pub(crate) fn sha256(text: &str) -> [u8; 32] {
     use sha2::Digest;
     sha2::Sha256::digest(text.as_bytes()).into()
 }

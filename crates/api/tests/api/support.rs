@@ -13,7 +13,9 @@ use gapless_core::ports::clock::Clock;
 use gapless_core::ports::store::Store;
 use gapless_core::submitter::SubmitterId;
 use gapless_engine::points::Points;
-use gapless_engine::{AcceptRules, Engine, EngineOptions, Handle, LaneSettings, Registry, Submitter};
+use gapless_engine::{
+    AcceptRules, Engine, EngineOptions, Handle, LaneSettings, Policies, Registry, Submitter,
+};
 use gapless_evm::{EvmChain, EvmOptions};
 use gapless_store::clock::SystemClock;
 use gapless_store::memory::MemoryStore;
@@ -86,6 +88,13 @@ impl Node {
         let (node, engine) = Self::build(Make::default()).await;
         drop(engine);
         node.stop.cancel();
+        node
+    }
+
+    /// A node that answers and runs nothing, with policies of its own.
+    pub(crate) async fn answering(make: Make, policies: Policies) -> Self {
+        let (node, engine) = Self::build(make).await;
+        drop(engine.with_policies(policies));
         node
     }
 

@@ -9,6 +9,7 @@ use crate::attempt::StoredAttempt;
 use crate::bump::BumpRules;
 use crate::fees::{FeeCaps, Fees};
 use crate::ids::Nonce;
+use crate::named::named_enum;
 use crate::record::TxRecord;
 use crate::time::Timestamp;
 
@@ -64,22 +65,22 @@ pub trait MempoolInspector: Send + Sync {
     async fn inspect(&self, attempts: &[StoredAttempt]) -> Diagnosis;
 }
 
-/// What to do with a transaction that does not move.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum StuckAction {
-    /// Nothing beyond sending the same bytes again when they are due.
-    KeepTrying,
-    /// Send the same bytes again now.
-    Rebroadcast,
-    /// Pay more.
-    Bump,
-    /// Let a placeholder take the nonce.
-    Placeholder,
-    /// Set it aside and tell a human.
-    Escalate,
-    /// Stop the submitter.
-    Protect,
+named_enum! {
+    /// What to do with a transaction that does not move.
+    pub enum StuckAction {
+        /// Nothing beyond sending the same bytes again when they are due.
+        KeepTrying = "keepTrying",
+        /// Send the same bytes again now.
+        Rebroadcast = "rebroadcast",
+        /// Pay more.
+        Bump = "bump",
+        /// Let a placeholder take the nonce.
+        Placeholder = "placeholder",
+        /// Set it aside and tell a human.
+        Escalate = "escalate",
+        /// Stop the submitter.
+        Protect = "protect",
+    }
 }
 
 /// What was decided.
@@ -114,4 +115,10 @@ pub struct StuckContext<'a> {
 pub trait StuckPolicy: Send + Sync {
     /// What to do now.
     fn decide(&self, context: &StuckContext<'_>) -> Decision;
+
+    /// When it would next do something if nothing changes until then, for those who ask beforehand; none if nothing, or
+    /// if it cannot tell.
+    fn next_act(&self, _context: &StuckContext<'_>) -> Option<Timestamp> {
+        None
+    }
 }

@@ -23,7 +23,7 @@ use super::{Lane, Stop};
 use crate::heads::Ring;
 use crate::names;
 use crate::points::Point;
-use crate::settings::FinalityRule;
+use crate::settings::{FinalityRule, finality_floor};
 
 /// How deep is deep enough, by one view of the chain.
 struct Depths {
@@ -130,8 +130,8 @@ impl Lane {
     async fn depths(&self, head: BlockRef) -> Option<Depths> {
         let settings = &self.submitter.settings;
         let local = matches!(self.submitter.id.chain().evm(), Some(1_337 | 31_337));
-        let (default, floor) = if local { (12, 0) } else { (64, 64) };
-        let depth = settings.finality_depth.unwrap_or(default).max(floor);
+        let floor = finality_floor(&self.submitter.id.chain());
+        let depth = settings.finality_depth.unwrap_or(if local { 12 } else { floor }).max(floor);
         let tagged = match settings.finality {
             FinalityRule::Depth => None,
             FinalityRule::Tag(tag) => {

@@ -7,7 +7,7 @@ use gapless_core::change::{ResendClaim, TxWrite};
 use gapless_core::condition::Protect;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
-use gapless_core::ports::policy::{Decision, Diagnosis, StuckAction, StuckContext, StuckPolicy};
+use gapless_core::ports::policy::{Decision, Diagnosis, StuckAction, StuckContext};
 use gapless_core::record::{TxFacts, TxRecord, Withdrawal};
 use gapless_core::state::{SubState, TxEvent, TxState};
 use gapless_core::wait::WaitReason;
@@ -55,10 +55,7 @@ impl Lane {
         let diagnosis = diagnosis.unwrap_or(Diagnosis::Unknown);
         let now = self.database_time();
         let context = StuckContext { tx: &tx, attempts: &attempts, diagnosis: &diagnosis, now };
-        let decision = match &self.tools.policies.stuck {
-            Some(policy) => policy.decide(&context),
-            None => self.submitter.settings.stuck.decide(&context),
-        };
+        let decision = self.tools.policies.stuck_for(&self.submitter.settings).decide(&context);
         let action = decision.action;
         let done_before = match action {
             StuckAction::KeepTrying => true,
@@ -71,7 +68,7 @@ impl Lane {
             return Ok(());
         }
         warn!(submitter = %self.submitter.id, tx_id = %tx.tx_id(), nonce = nonce.0, ?action, "governing");
-        metrics::counter!(names::STUCK_DECISION, "action" => name(action)).increment(1);
+        metrics::counter!(names::STUCK_DECISION, "action" => action.name()).increment(1);
         self.carry_out(memory, nonce, &tx, decision).await
     }
 
@@ -176,16 +173,4 @@ fn spend(facts: &mut TxFacts, decision: Decision, now: gapless_core::time::Times
         amended.steps[step] += 1;
     }
     amended.stepped_at = Some(now);
-}
-
-/// What the metrics call an action.
-const fn name(action: StuckAction) -> &'static str {
-    match action {
-        StuckAction::KeepTrying => "keep_trying",
-        StuckAction::Rebroadcast => "rebroadcast",
-        StuckAction::Bump => "bump",
-        StuckAction::Placeholder => "placeholder",
-        StuckAction::Escalate => "escalate",
-        StuckAction::Protect => "protect",
-    }
 }

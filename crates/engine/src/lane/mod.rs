@@ -81,7 +81,7 @@ pub struct Tools {
     pub points: Points,
     /// How long a lane with nothing to do keeps its lease.
     pub idle_release: Duration,
-    /// Who decides what lanes do not decide by themselves.
+    /// What the program that embeds the engine decides for itself.
     pub policies: Policies,
     /// Whether bytes go out before they are stored.
     #[cfg(feature = "test-hooks")]

@@ -8,7 +8,7 @@ use gapless_core::submitter::{ChainId, SubmitterId, parse_evm_address};
 use gapless_store::StoreUrl;
 
 use super::file::Config;
-use super::settings::lane_settings;
+use super::settings::{chain_settings, lane_settings};
 
 /// Checks values against each other.
 pub(super) fn check(config: &Config) -> anyhow::Result<()> {
@@ -29,7 +29,7 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     config.store.url.parse::<StoreUrl>().context("store.url")?;
     ensure!(config.limits.queued_per_submitter > 0, "limits.queued_per_submitter must be above zero");
     one_of("events.mode", &config.events.mode, &["poll"])?;
-    one_of("events.confirmations", &config.events.confirmations, &["final"])?;
+    one_of("events.confirmations", &config.events.confirmations, &["final", "all"])?;
     if !config.http.listen.ip().is_loopback() && config.api_keys.is_empty() {
         bail!(
             "http.listen = \"{}\" can be reached from other machines, and no [[api_keys]] are configured; add a key or \
@@ -48,6 +48,7 @@ fn chains_and_submitters(config: &Config) -> anyhow::Result<()> {
         ensure!(id.evm().is_some(), "chains: `{id}` is not an EVM chain; write eip155:NUMBER");
         ensure!(!chain.rpc.is_empty(), "chains: {id} has no rpc address");
         ensure!(chains.insert(id.clone()), "chains: {id} is there twice");
+        chain_settings(config, &id).with_context(|| format!("chains: {id}"))?;
     }
     let mut submitters = BTreeSet::new();
     for submitter in &config.submitters {

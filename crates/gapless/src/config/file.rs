@@ -1,10 +1,13 @@
 //! The configuration as written. Durations are texts such as "10s".
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gapless_api::duration;
+use gapless_core::govern::Finding;
+use gapless_core::ports::policy::StuckAction;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -69,20 +72,35 @@ overridable! { Fees {
     r#type: String, refresh: String, max_fee_per_gas: String, max_priority_fee_per_gas: String, max_cost: String,
 } }
 overridable! { Confirmations { required: u64, rule: String, stale_receipt_timeout: Span, receipt_workers: u32 } }
-overridable! { Stuck { stall_after: Span, max_attempts: u32, max_age: Span, steps: Vec<toml::Table> } }
+overridable! { Stuck { stall_after: Span, max_attempts: u32, max_age: Span, steps: Vec<StuckStep> } }
 overridable! { Health { balance_refresh: Span, retry: Span, min_balance: String } }
 overridable! { Policy {
     receivers: Vec<String>, methods: Vec<String>, max_value: String, max_gas_limit: String, spend_per_hour: String,
     spend_per_day: String, private: bool,
 } }
 
+/// One of `[[stuck.steps]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StuckStep {
+    pub(crate) after: Span,
+    pub(crate) action: StuckAction,
+    #[serde(default)]
+    pub(crate) max: Option<u32>,
+    #[serde(default)]
+    pub(crate) when: Option<BTreeSet<Finding>>,
+}
+
 /// The sections that a chain or a submitter may override.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
     pub(crate) nonce: Nonce,
     pub(crate) resubmit: Resubmit,
+    pub(crate) gas_bump: GasBump,
     pub(crate) fees: Fees,
     pub(crate) confirmations: Confirmations,
+    pub(crate) stuck: Stuck,
+    pub(crate) health: Health,
     /// Names of written sections and keys that this version reads but does not act on.
     pub(crate) idle: Vec<&'static str>,
 }
@@ -111,13 +129,12 @@ macro_rules! with_overrides {
                 Overrides {
                     nonce: self.nonce.clone(),
                     resubmit: self.resubmit.clone(),
+                    gas_bump: self.gas_bump.clone(),
                     fees: self.fees.clone(),
                     confirmations: self.confirmations.clone(),
-                    idle: [
-                        super::idle::of(&self.gas_bump, &self.stuck, &self.health, &self.policy),
-                        super::idle::keys(&self.nonce, &self.fees, &self.confirmations),
-                    ]
-                    .concat(),
+                    stuck: self.stuck.clone(),
+                    health: self.health.clone(),
+                    idle: super::idle::keys(&self.nonce, &self.fees, &self.confirmations, &self.policy),
                 }
             }
         }

@@ -4,38 +4,29 @@
 
 use anyhow::ensure;
 
-use super::file::{Config, Confirmations, Fees, GasBump, Health, Nonce, Policy, Stuck};
+use super::file::{Config, Confirmations, Fees, Nonce, Policy};
+use super::settings::EVERY_BLOCK;
 
-/// Written sections that nothing acts on.
-pub(super) fn of(gas_bump: &GasBump, stuck: &Stuck, health: &Health, policy: &Policy) -> Vec<&'static str> {
-    let GasBump { enabled, min_interval: _, max_attempts: _, multiplier: _ } = gas_bump;
-    let Stuck { stall_after, max_attempts, max_age, steps } = stuck;
-    let Health { balance_refresh, retry, min_balance } = health;
+/// Written sections and keys that nothing acts on.
+pub(super) fn keys(
+    nonce: &Nonce,
+    fees: &Fees,
+    confirmations: &Confirmations,
+    policy: &Policy,
+) -> Vec<&'static str> {
     let Policy { receivers, methods, max_value, max_gas_limit, spend_per_hour, spend_per_day, private } =
         policy;
     let amounts = [max_value, max_gas_limit, spend_per_hour, spend_per_day];
     let restricts = receivers.is_some() || methods.is_some() || amounts.iter().any(|amount| amount.is_some());
-    let governs = stall_after.is_some() || max_attempts.is_some() || max_age.is_some() || steps.is_some();
-    let watches = balance_refresh.is_some() || retry.is_some() || min_balance.is_some();
     let named = [
-        (enabled.unwrap_or(false), "gas_bump"),
-        (governs, "stuck"),
-        (watches, "health"),
         (restricts || private.unwrap_or(false), "policy"),
-    ];
-    named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
-}
-
-/// Written keys, of sections that otherwise work, that nothing acts on.
-pub(super) fn keys(nonce: &Nonce, fees: &Fees, confirmations: &Confirmations) -> Vec<&'static str> {
-    let named = [
         (
             nonce.mode.as_deref() == Some("pipelined"),
             "the promises of nonce.mode = \"pipelined\" (recycled slots, windows)",
         ),
-        (nonce.recycle_hold.is_some(), "nonce.recycle_hold"),
         (nonce.reservation_timeout.is_some(), "nonce.reservation_timeout"),
-        (fees.refresh.is_some(), "fees.refresh"),
+        // Prices are read once per block, which is what the default says.
+        (fees.refresh.as_deref().is_some_and(|refresh| refresh != EVERY_BLOCK), "fees.refresh"),
         (confirmations.receipt_workers.is_some(), "confirmations.receipt_workers"),
     ];
     named.into_iter().filter(|(set, _)| *set).map(|(_, name)| name).collect()
@@ -48,9 +39,7 @@ impl Config {
             let place = place.to_owned();
             idle.into_iter().map(move |what| (place.clone(), what))
         };
-        let depth = |set: bool| if set { vec!["finality_depth"] } else { Vec::new() };
         let file = [
-            (self.mempool.diagnose, "mempool.diagnose"),
             (self.events.broker_url.is_some(), "events.broker_url"),
             (self.retention.finished != "off", "retention.finished"),
             (self.retention.events != "7d", "retention.events"),
@@ -61,7 +50,6 @@ impl Config {
         of("file", file)
             .chain(of("file", self.overrides().idle))
             .chain(self.chains.iter().flat_map(|chain| of(&chain.id, chain.overrides().idle)))
-            .chain(self.chains.iter().flat_map(|chain| of(&chain.id, depth(chain.finality_depth.is_some()))))
             .chain(self.submitters.iter().flat_map(|found| of(&found.address, found.overrides().idle)))
             .collect()
     }
@@ -75,10 +63,6 @@ impl Config {
             ensure!(
                 !overrides.idle.contains(&"policy"),
                 "[policy] is not enforced by this version; remove it to go on without"
-            );
-            ensure!(
-                overrides.fees.max_cost.is_none(),
-                "fees.max_cost is not enforced by this version; remove it to go on without"
             );
         }
         Ok(())

@@ -140,6 +140,18 @@ async fn an_unknown_key_in_the_file_names_the_nearest() {
 }
 
 #[tokio::test]
+async fn a_governor_that_cannot_come_to_an_end_does_not_start() {
+    let setup = Setup::new(NOBODY);
+    let endless = [("GAPLESS__STUCK__STEPS", "[{ after = \"5m\", action = \"bump\" }]")];
+    let (code, said) = refused(&setup, &endless).await;
+    assert!(code == Some(1) && said.contains("policy-cannot-terminate"), "{said}");
+    assert!(said.contains("steps[0] (bump) has no max"), "{said}");
+    let undone = "[{ after = \"1m\", action = \"protect\" }, { after = \"5m\", action = \"placeholder\" }]";
+    let (code, said) = refused(&setup, &[("GAPLESS__STUCK__STEPS", undone)]).await;
+    assert!(code == Some(1) && said.contains("policy-invalid"), "{said}");
+}
+
+#[tokio::test]
 async fn a_malformed_keystore_is_named_and_its_content_is_not_shown() {
     let setup = Setup::new(NOBODY);
     let at = |name: &str| setup.folder.path().join(name).display().to_string();

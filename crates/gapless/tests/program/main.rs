@@ -18,6 +18,8 @@ mod leader;
 mod logs;
 mod metrics;
 mod outage;
+mod policies;
 mod serve;
+mod stuck;
 mod support;
 mod world;
