@@ -37,6 +37,13 @@ impl Tally {
     }
 }
 
+/// Second thoughts about a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Thoughts {
+    pub(crate) cancelled: bool,
+    pub(crate) replaced: bool,
+}
+
 pub(crate) struct World {
     pub(crate) began: Instant,
     pub(crate) dice: Arc<Dice>,
@@ -52,6 +59,8 @@ pub(crate) struct World {
     violation: Mutex<Option<Violation>>,
     broken: Notify,
     waiting: Mutex<String>,
+    /// What was asked of requests after they were accepted.
+    thoughts: Mutex<BTreeMap<usize, Thoughts>>,
 }
 
 impl World {
@@ -73,9 +82,21 @@ impl World {
             violation: Mutex::default(),
             broken: Notify::new(),
             waiting: Mutex::default(),
+            thoughts: Mutex::default(),
             scenario,
             dice,
         })
+    }
+
+    /// What was asked of request `n` since.
+    pub(crate) fn thoughts(&self, n: usize) -> Thoughts {
+        let thoughts = self.thoughts.lock().unwrap_or_else(PoisonError::into_inner);
+        thoughts.get(&n).copied().unwrap_or_default()
+    }
+
+    /// Somebody will ask this of request `n`.
+    pub(crate) fn thinks(&self, n: usize, thoughts: Thoughts) {
+        self.thoughts.lock().unwrap_or_else(PoisonError::into_inner).insert(n, thoughts);
     }
 
     pub(crate) fn chain(&self) -> MutexGuard<'_, SimChain> {
@@ -202,8 +223,10 @@ impl World {
             if self.goes_wrong(rates.dropped) {
                 self.forget();
             }
+            // As deep as anything can be that is not final yet.
+            let depth = self.dice.between(1..=self.scenario.settings.confirmations) as usize;
             let replaced = if self.goes_wrong(rates.reorg) {
-                self.chain().reorg(&self.dice, rates.dropped)
+                self.chain().reorg(depth, &self.dice, rates.dropped)
             } else {
                 None
             };

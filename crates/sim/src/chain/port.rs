@@ -140,8 +140,8 @@ impl Chain for NodeChain {
     }
 
     fn contents(&self, raw: &Bytes) -> Option<Contents> {
-        let data = SimTx::decode(raw)?.mark;
-        let payload = Payload { to: Some(Address::ZERO), data, ..Payload::default() };
+        let SimTx { to, mark: data, .. } = SimTx::decode(raw)?;
+        let payload = Payload { to, data, ..Payload::default() };
         Some(Contents { payload, gas_limit: Gas(21_000) })
     }
 

@@ -19,6 +19,7 @@ use crate::scenario::Scenario;
 /// What was seen before.
 pub(crate) struct Checker {
     confirmations: u64,
+    lost_depth: u64,
     bytes: BTreeMap<(SubmitterId, Nonce, u32), B256>,
     runs: BTreeMap<SubmitterId, Run>,
     tokens: BTreeMap<SubmitterId, (FencingToken, Owner)>,
@@ -33,6 +34,7 @@ impl Checker {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             confirmations: scenario.settings.confirmations,
+            lost_depth: scenario.lost_depth(),
             bytes: BTreeMap::new(),
             runs: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -106,7 +108,7 @@ impl Checker {
         })
     }
 
-    /// An end is a confirmed one, stands on the chain, and stays.
+    /// An end stands on the chain as it says, deep enough, and stays.
     fn end(&mut self, tx: &TxRecord, placed: &[Placed], head: u64) -> Result<(), Violation> {
         let (tx_id, state) = (tx.tx_id(), tx.facts.state);
         if let Some(before) = self.ends.get(&tx_id) {
@@ -117,19 +119,29 @@ impl Checker {
         }
         self.ends.insert(tx_id, state);
         let request = tx.request.request_id.as_str();
-        ensure(state == TxState::Confirmed, Once, || {
-            format!("{request} ended as {state}, and nothing was wrong with it: {:?}", tx.facts.failure)
-        })?;
-        let stands = placed.iter().any(|placed| {
-            placed.tx.mark == tx.request.intent.payload.data
-                && tx
-                    .facts
-                    .mined
-                    .is_some_and(|m| (m.hash, m.block_hash) == (placed.tx.hash, placed.block.hash))
-                && placed.block.number + self.confirmations <= head
-        });
+        let named = |placed: &&Placed| {
+            let mined = tx.facts.mined;
+            mined.is_some_and(|m| (m.hash, m.block_hash) == (placed.tx.hash, placed.block.hash))
+        };
+        let found = placed.iter().find(named);
+        let marks = [&tx.request.intent.payload.data, &tx.payload().data];
+        let took_effect = placed.iter().any(|placed| marks.contains(&&placed.tx.mark));
+        let stands = match state {
+            TxState::Confirmed => found.is_some_and(|placed| {
+                marks.contains(&&placed.tx.mark) && placed.block.number + self.confirmations <= head
+            }),
+            // Withdrawn before it had bytes, or lost to a placeholder for good.
+            TxState::Cancelled if tx.facts.nonce.is_none() => !took_effect,
+            TxState::Cancelled => {
+                !took_effect && found.is_some_and(|placed| placed.block.number + self.lost_depth <= head)
+            }
+            _ => false,
+        };
         ensure(stands, Once, || {
-            format!("{request} is CONFIRMED by {:?}, which does not stand deep enough", tx.facts.mined)
+            format!(
+                "{request} ended as {state} by {:?}, and that is not so: {:?}",
+                tx.facts.mined, tx.facts.failure
+            )
         })
     }
 }
@@ -182,7 +194,8 @@ fn owners_of_slots(seen: &Seen) -> Result<(), Violation> {
 /// No request's effect stands on the chain twice.
 fn effects(placed: &[Placed]) -> Result<(), Violation> {
     let mut marks = BTreeMap::new();
-    for Placed { tx, block } in placed {
+    // Placeholders have no effect.
+    for Placed { tx, block } in placed.iter().filter(|placed| !placed.tx.mark.is_empty()) {
         if let Some(other) = marks.insert(&tx.mark, block.number) {
             let mark = String::from_utf8_lossy(&tx.mark);
             let what = format!("{mark} took effect in block {} and in block {other}", block.number);
