@@ -82,8 +82,9 @@ impl Scenario {
     pub(crate) fn choose(dice: &Dice) -> Self {
         let account = |n: u64| SubmitterId::evm(CHAIN, Address::with_last_byte(n as u8 + 1));
         let release_at = if dice.chance(250) { ReleaseAt::Confirmed } else { ReleaseAt::Mined };
+        let mode = if dice.chance(300) { Mode::Pipelined } else { Mode::Strict };
         let settings = LaneSettings {
-            rules: NonceRules { mode: Mode::Strict, release_at, max_in_flight: 64 },
+            rules: NonceRules { mode, release_at, max_in_flight: dice.between(2..=6) },
             confirmations: dice.between(1..=3),
             resubmit: Some(dice.millis(1_500..=6_000)),
             reconcile: dice.millis(800..=4_000),
