@@ -152,6 +152,7 @@ async fn finally(world: &World) {
                 (first, second) == (1, 0) || ((first, second) == (0, 1) && thoughts.replaced)
             }
             TxState::Cancelled => (first, second) == (0, 0) && thoughts.cancelled,
+            TxState::FailedFinal => (first, second) == (0, 0) && world.has_lied(),
             _ => false,
         };
         if !right {
@@ -161,7 +162,11 @@ async fn finally(world: &World) {
             );
             return world.breaks(Violation::new(Invariant::Once, what));
         }
-        world.tally.add(if tx.facts.state == TxState::Cancelled { "cancelled" } else { "confirmed" });
+        world.tally.add(match tx.facts.state {
+            TxState::Confirmed => "confirmed",
+            TxState::Cancelled => "cancelled",
+            _ => "given up",
+        });
     }
     if !marks.is_empty() {
         world.breaks(Violation::new(Invariant::Once, format!("effects nobody asked for: {marks:?}")));

@@ -11,8 +11,8 @@ use gapless_core::intent::{Intent, Payload};
 use gapless_core::plan::{Mode, NonceRules, ReleaseAt};
 use gapless_core::ports::policy::StuckAction;
 use gapless_core::submitter::SubmitterId;
-use gapless_engine::LaneSettings;
 use gapless_engine::handle::Request;
+use gapless_engine::{HealthRules, LaneSettings};
 
 use crate::dice::Dice;
 
@@ -35,6 +35,8 @@ pub(crate) struct Rates {
     pub(crate) dropped: u64,
     /// The head is replaced instead of extended.
     pub(crate) reorg: u64,
+    /// The endpoint begins to call everything invalid.
+    pub(crate) lies: u64,
     /// Somebody changes his mind about a request.
     pub(crate) second_thoughts: u64,
     /// A moment brings a crash or a freeze.
@@ -99,6 +101,8 @@ impl Scenario {
             diagnose: dice.chance(300),
             finality_depth: Some(dice.between(0..=5)),
             tell_confirmations: dice.chance(300),
+            recycle_hold: dice.millis(200..=3_000),
+            health: HealthRules { retry: dice.millis(500..=2_000), ..LaneSettings::default().health },
             ..LaneSettings::default()
         };
         let lease = dice.millis(1_500..=4_000);
@@ -123,6 +127,7 @@ impl Scenario {
                 stale: dice.between(0..=150),
                 dropped: dice.between(0..=200),
                 reorg: dice.between(0..=250),
+                lies: if dice.chance(400) { dice.between(20..=150) } else { 0 },
                 second_thoughts: dice.between(0..=500),
                 trouble: dice.between(200..=700),
             },
@@ -133,7 +138,7 @@ impl Scenario {
     pub(crate) fn patience(&self) -> Duration {
         let depth = self.settings.confirmations.max(self.lost_depth());
         let blocks = u32::try_from(self.requests as u64 * (depth + 3)).unwrap_or(u32::MAX);
-        Duration::from_secs(120) + self.block_time * blocks * 2
+        Duration::from_secs(240) + self.block_time * blocks * 2
     }
 
     /// How deep a slot that went to anything but its own payload must lie.

@@ -59,6 +59,8 @@ pub(crate) struct World {
     violation: Mutex<Option<Violation>>,
     broken: Notify,
     waiting: Mutex<String>,
+    lies_until: Mutex<Option<Instant>>,
+    has_lied: AtomicBool,
     /// What was asked of requests after they were accepted.
     thoughts: Mutex<BTreeMap<usize, Thoughts>>,
 }
@@ -82,6 +84,8 @@ impl World {
             violation: Mutex::default(),
             broken: Notify::new(),
             waiting: Mutex::default(),
+            lies_until: Mutex::default(),
+            has_lied: AtomicBool::new(false),
             thoughts: Mutex::default(),
             scenario,
             dice,
@@ -119,6 +123,23 @@ impl World {
     pub(crate) fn end_trouble(&self) {
         self.troubled.store(false, Ordering::Relaxed);
         self.trace.line("world", "trouble ends");
+    }
+
+    /// For a while the chain's endpoint calls everything invalid.
+    pub(crate) fn lie_for(&self, how_long: std::time::Duration) {
+        self.trace.line("chain", &format!("calls everything invalid for {how_long:?}"));
+        self.has_lied.store(true, Ordering::Relaxed);
+        *self.lies_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + how_long);
+    }
+
+    fn is_lying(&self) -> bool {
+        let until = *self.lies_until.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_troubled() && until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether transactions may have been given up as invalid.
+    pub(crate) fn has_lied(&self) -> bool {
+        self.has_lied.load(Ordering::Relaxed)
     }
 
     /// Ends the run. Only the first break counts.
@@ -162,7 +183,7 @@ impl World {
                 return self.breaks(Violation::world(&format!("the store cannot be read: {error}")));
             }
         };
-        let judged = self.checker().look(&seen, &self.chain());
+        let judged = self.checker().look(&seen, &self.chain(), self.has_lied());
         self.judge(judged);
     }
 
@@ -198,7 +219,12 @@ impl World {
             Ok(seen) => self.judge(crate::check::durable_first(&seen, &tx, raw)),
             Err(error) => self.breaks(Violation::world(&format!("the store cannot be read: {error}"))),
         }
-        let outcome = self.chain().offer(raw);
+        let outcome = if self.is_lying() {
+            self.tally.add("false refusals");
+            SendOutcome::Invalid(gapless_core::text::NodeText::new("never, says the node"))
+        } else {
+            self.chain().offer(raw)
+        };
         let words = format!("send {} nonce {} {}: {}", mark(&tx), tx.nonce, tx.hash, outcome.code());
         self.trace.line(node, &words);
         if outcome.is_in_pool() && self.goes_wrong(self.scenario.rates.dropped) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::B256;
+use gapless_core::allocation::{Allocation, AllocationStatus};
 use gapless_core::cursor::Run;
 use gapless_core::ids::{FencingToken, Nonce, TxId};
 use gapless_core::lease::Owner;
@@ -42,15 +43,19 @@ impl Checker {
         }
     }
 
-    pub(crate) fn look(&mut self, seen: &Seen, chain: &SimChain) -> Result<(), Violation> {
+    /// Looks at everything. Where endpoints lied, slots may have gone from one transaction to another.
+    pub(crate) fn look(&mut self, seen: &Seen, chain: &SimChain, lied: bool) -> Result<(), Violation> {
         let placed: Vec<Placed> = chain.canonical().collect();
         for (id, lane) in &seen.lanes {
             self.lease(id, lane)?;
             self.slots(id, lane)?;
-            self.run(id, lane)?;
+            self.run(id, lane, lied)?;
             consumed(id, lane, &placed)?;
         }
-        owners_of_slots(seen)?;
+        if !lied {
+            owners_of_slots(seen)?;
+        }
+        one_slot_at_a_time(seen)?;
         effects(&placed)?;
         for tx in &seen.txs {
             self.end(tx, &placed, chain.head().number)?;
@@ -85,9 +90,10 @@ impl Checker {
     }
 
     /// One contiguous run of bound nonces that never falls.
-    fn run(&mut self, id: &SubmitterId, lane: &SeenLane) -> Result<(), Violation> {
+    fn run(&mut self, id: &SubmitterId, lane: &SeenLane, lied: bool) -> Result<(), Violation> {
         let conditions = &lane.info.cursor.cursor.conditions;
-        ensure(conditions.protect.is_none() && lane.allocations.is_empty(), Gapless, || {
+        let free = |a: &Allocation| lied && a.status == AllocationStatus::Recyclable;
+        ensure(conditions.protect.is_none() && lane.allocations.iter().all(free), Gapless, || {
             format!("foreign use of {id} was recorded, and there was none: {:?}", conditions.protect)
         })?;
         let Some(run) = lane.info.cursor.cursor.run else {
@@ -130,6 +136,9 @@ impl Checker {
             TxState::Confirmed => found.is_some_and(|placed| {
                 marks.contains(&&placed.tx.mark) && placed.block.number + self.confirmations <= head
             }),
+            TxState::FailedFinal => {
+                !took_effect && found.is_some_and(|placed| placed.block.number + self.lost_depth <= head)
+            }
             // Withdrawn before it had bytes, or lost to a placeholder for good.
             TxState::Cancelled if tx.facts.nonce.is_none() => !took_effect,
             TxState::Cancelled => {
@@ -187,6 +196,25 @@ fn owners_of_slots(seen: &Seen) -> Result<(), Violation> {
         ensure(owners.get(&tx_id).copied() == nonce, Unique, || {
             format!("{tx_id} says nonce {nonce:?}, its bytes stand under {:?}", owners.get(&tx_id))
         })?;
+    }
+    Ok(())
+}
+
+/// Whoever says it has a slot has bytes in it, and no other open one has bytes of it.
+fn one_slot_at_a_time(seen: &Seen) -> Result<(), Violation> {
+    for (id, lane) in &seen.lanes {
+        let Some(run) = lane.info.cursor.cursor.run else { continue };
+        for tx in seen.txs.iter().filter(|tx| tx.request.submitter == *id && tx.facts.state.is_bound()) {
+            let mut slots = lane.attempts.iter().filter(|a| a.tx_id == Some(tx.tx_id())).map(|a| a.nonce);
+            let own = tx.facts.nonce;
+            ensure(slots.clone().any(|nonce| Some(nonce) == own), Unique, || {
+                format!("{} says nonce {own:?} and has no bytes there", tx.tx_id())
+            })?;
+            let other = slots.find(|nonce| Some(*nonce) != own && *nonce >= run.resolved);
+            ensure(other.is_none(), Unique, || {
+                format!("{} has nonce {own:?}, and bytes under {other:?} that may still be mined", tx.tx_id())
+            })?;
+        }
     }
     Ok(())
 }
