@@ -34,7 +34,7 @@ pub(super) struct Memory {
     /// Attempts of every slot still watched.
     pub(super) slots: BTreeMap<Nonce, Vec<StoredAttempt>>,
     /// Transactions of those slots.
-    pub(super) txs: HashMap<TxId, TxRecord>,
+    pub(super) txs: BTreeMap<TxId, TxRecord>,
     pub(super) allocations: BTreeMap<Nonce, Allocation>,
     pub(super) commands: Vec<Command>,
     /// The next ones in order, as last peeked.
