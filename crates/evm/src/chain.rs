@@ -12,8 +12,8 @@ use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
-    Block, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote, Receipt,
-    Sighting,
+    Block, BlockRef, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote,
+    Receipt, Sighting, Tag,
 };
 use gapless_core::submitter::SubmitterId;
 use gapless_core::text::NodeText;
@@ -27,8 +27,9 @@ use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
 use crate::rpc::pool::{Pool, ReadError, value};
-use crate::rpc::{Call, Identity, Quarantine, Reply, Strictness, Trouble};
+use crate::rpc::{Call, Identity, Quarantine, Reply, RpcError, Strictness, Trouble};
 use crate::send::{Manner, send};
+use crate::tags;
 use crate::unknown::UnknownTexts;
 
 /// How often counts are read again when a block came in between.
@@ -256,6 +257,26 @@ impl Chain for EvmChain {
     async fn quote(&self, options: &Options) -> ChainResult<Quote> {
         let market = self.market.market(&self.public, self.public.best_head()).await?;
         Ok(quote(market, options))
+    }
+
+    async fn tagged(&self, tag: Tag) -> ChainResult<Option<BlockRef>> {
+        let calls = [
+            Call::new("eth_getBlockByNumber", json!([tag.name(), false])),
+            Call::new("eth_blockNumber", json!([])),
+        ];
+        self.public
+            .read(&calls, |endpoint, replies| {
+                let head: Quantity<u64> = decode::required(value(replies, 1)?)?;
+                self.public.saw_head(endpoint, head.0);
+                if let Some(Err(RpcError::Node(error))) = replies.first()
+                    && tags::is_unknown(error)
+                {
+                    return Ok(None);
+                }
+                let block: Option<BlockName> = decode::optional(value(replies, 0)?)?;
+                Ok(block.map(|block| block.named()))
+            })
+            .await
     }
 
     async fn pooled(&self, hashes: &[B256]) -> ChainResult<Vec<bool>> {

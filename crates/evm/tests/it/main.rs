@@ -7,3 +7,4 @@ mod conformance;
 mod faults;
 mod identity;
 mod signers;
+mod tags;
