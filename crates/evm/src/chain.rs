@@ -123,7 +123,7 @@ impl EvmChain {
         let pending: Quantity<u64> = decode::required(value(replies, 2)?)?;
         let after: Quantity<u64> = decode::required(value(replies, 3)?)?;
         let at = head.named();
-        self.public.saw_head(endpoint, at.number);
+        endpoint.saw_head(at.number);
         let counts = Counts { at, latest: Nonce(latest.0), pending: Nonce(pending.0) };
         Ok((counts, after.0 == at.number))
     }
@@ -173,11 +173,12 @@ impl Chain for EvmChain {
     }
 
     async fn head(&self) -> ChainResult<Block> {
+        self.public.compare_heads();
         self.public
             .read(&[Call::new("eth_getBlockByNumber", json!(["latest", false]))], |endpoint, replies| {
                 let block: WireBlock = decode::required(value(replies, 0)?)?;
                 let block = Block::from(block);
-                self.public.saw_head(endpoint, block.this.number);
+                endpoint.saw_head(block.this.number);
                 Ok(block)
             })
             .await
@@ -267,7 +268,7 @@ impl Chain for EvmChain {
         self.public
             .read(&calls, |endpoint, replies| {
                 let head: Quantity<u64> = decode::required(value(replies, 1)?)?;
-                self.public.saw_head(endpoint, head.0);
+                endpoint.saw_head(head.0);
                 if let Some(Err(RpcError::Node(error))) = replies.first()
                     && tags::is_unknown(error)
                 {

@@ -43,7 +43,8 @@ async fn a_chain_without_tags_names_no_block_and_trouble_is_not_taken_for_that()
         assert_eq!(chain.tagged(Tag::Finalized).await, Ok(None), "{fault:?}");
         proxy.remove(rule);
     }
-    for fault in [refused(-32603, "internal error"), Fault::HttpStatus(500), Fault::FixedResult(json!("0x1"))] {
+    for fault in [refused(-32603, "internal error"), Fault::HttpStatus(500), Fault::FixedResult(json!("0x1"))]
+    {
         let rule = proxy.rule("eth_getBlockByNumber", fault.clone());
         let named = chain.tagged(Tag::Finalized).await;
         assert!(matches!(named, Err(ChainError::Unavailable(_))), "{fault:?}: {named:?}");
