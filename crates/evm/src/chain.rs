@@ -26,6 +26,7 @@ use crate::options::{EvmError, EvmOptions};
 use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
+use crate::rpc::feed::Feed;
 use crate::rpc::pool::{Pool, ReadError, value};
 use crate::rpc::{Call, Identity, Quarantine, Reply, RpcError, Strictness, Trouble};
 use crate::send::{Manner, send};
@@ -40,6 +41,7 @@ const COUNT_READS: usize = 3;
 pub struct EvmChain {
     public: Pool,
     private: Pool,
+    feed: Feed,
     manner: Manner,
     market: MarketCache,
     unknown: UnknownTexts,
@@ -50,17 +52,22 @@ impl EvmChain {
     pub fn new(options: &EvmOptions) -> Result<Self, EvmError> {
         options.check()?;
         let identity = Arc::new(Identity::new(options.chain_id, options.expected_genesis, options.recheck));
-        let pool = |addresses: &[String], from: usize, strictness| {
-            let endpoint = |(place, address): (usize, &String)| {
-                let http = Http::new(address, from + place, options.timeout, options.max_in_flight)?;
-                Ok(Arc::new(Endpoint::new(http)))
-            };
-            let endpoints = addresses.iter().enumerate().map(endpoint).collect::<Result<_, EvmError>>()?;
+        let http = |(place, address): &(usize, String)| {
+            Http::new(address, *place, options.timeout, options.max_in_flight)
+        };
+        let pool = |addresses: &[(usize, String)], strictness| {
+            let endpoint = |address| Ok(Arc::new(Endpoint::new(http(address)?)));
+            let endpoints = addresses.iter().map(endpoint).collect::<Result<_, EvmError>>()?;
             Ok(Pool::new(endpoints, Arc::clone(&identity), strictness, options.timeout))
         };
+        let (requests, sockets) = options.by_use();
+        let private = (1 + options.endpoints.len()..).zip(options.private_endpoints.iter().cloned());
+        let sources =
+            sockets.iter().map(|address| Ok(Arc::new(http(address)?))).collect::<Result<_, EvmError>>()?;
         Ok(Self {
-            public: pool(&options.endpoints, 1, Strictness::MustTell)?,
-            private: pool(&options.private_endpoints, 1 + options.endpoints.len(), Strictness::MayDecline)?,
+            public: pool(&requests, Strictness::MustTell)?,
+            private: pool(&private.collect::<Vec<_>>(), Strictness::MayDecline)?,
+            feed: Feed::new(sources),
             manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
             market: MarketCache::default(),
             unknown: UnknownTexts::default(),
@@ -292,6 +299,10 @@ impl Chain for EvmChain {
 
     fn contents(&self, raw: &Bytes) -> Option<Contents> {
         crate::signer::tx::contents(raw)
+    }
+
+    async fn head_hint(&self) {
+        self.feed.hint().await;
     }
 
     async fn genesis(&self) -> ChainResult<B256> {

@@ -14,7 +14,8 @@ pub(crate) const MAX_BATCH: usize = 100;
 pub struct EvmOptions {
     /// The chain's EIP-155 number; an endpoint that answers another is never used.
     pub chain_id: u64,
-    /// Public endpoints (`http://` or `https://`), the preferred first.
+    /// Public endpoints, the preferred first. Requests go to `http://` and `https://` addresses; `ws://` and `wss://`
+    /// addresses are listened to for hints of new heads, and where there are no others, requests go to them over HTTP.
     pub endpoints: Vec<String>,
     /// Endpoints for attempts on the private route. Those go nowhere else.
     pub private_endpoints: Vec<String>,
@@ -49,6 +50,20 @@ impl EvmOptions {
         }
     }
 
+    /// Where requests go, and where hints of heads come from; each with its place from 1, and all as HTTP addresses.
+    pub(crate) fn by_use(&self) -> (Vec<(usize, String)>, Vec<(usize, String)>) {
+        let placed = |(at, address): (usize, &String)| match socket_over_http(address) {
+            Some(over_http) => (true, (at + 1, over_http)),
+            None => (false, (at + 1, address.clone())),
+        };
+        let (sockets, others): (Vec<_>, Vec<_>) =
+            self.endpoints.iter().enumerate().map(placed).partition(|(is_socket, _)| *is_socket);
+        let addresses =
+            |of: Vec<(bool, (usize, String))>| of.into_iter().map(|(_, address)| address).collect();
+        let (sockets, others): (Vec<_>, Vec<_>) = (addresses(sockets), addresses(others));
+        (if others.is_empty() { sockets.clone() } else { others }, sockets)
+    }
+
     pub(crate) fn check(&self) -> Result<(), EvmError> {
         if self.endpoints.is_empty() {
             return Err(EvmError::NoEndpoint);
@@ -64,6 +79,16 @@ impl EvmOptions {
             Some((option, _)) => Err(EvmError::OutOfRange { option }),
             None => Ok(()),
         }
+    }
+}
+
+/// A socket's address as the HTTP address of the same server.
+fn socket_over_http(address: &str) -> Option<String> {
+    let (scheme, rest) = address.split_once("://")?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "ws" => Some(format!("http://{rest}")),
+        "wss" => Some(format!("https://{rest}")),
+        _ => None,
     }
 }
 
@@ -90,8 +115,8 @@ pub enum EvmError {
     /// None given.
     #[error("no endpoint is configured")]
     NoEndpoint,
-    /// Not an HTTP address. Its text may hold a key, so its place is named instead.
-    #[error("endpoint number {place} is not an http:// or https:// address")]
+    /// Not an address. Its text may hold a key, so its place is named instead.
+    #[error("endpoint number {place} is not an http://, https://, ws:// or wss:// address")]
     Address {
         /// From 1, in the order configured.
         place: usize,
@@ -120,5 +145,20 @@ impl EvmError {
             Self::NoEndpoint | Self::Address { .. } | Self::OutOfRange { .. } => "config-invalid",
             Self::Client { .. } => "http-client",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_give_hints_and_take_requests_only_where_nobody_else_does() {
+        let place = |at, address: &str| (at, address.to_owned());
+        let mixed = EvmOptions::new(1, ["http://a", "WSS://b/k?x=ws://c", "https://d"]);
+        let sockets = vec![place(2, "https://b/k?x=ws://c")];
+        assert_eq!(mixed.by_use(), (vec![place(1, "http://a"), place(3, "https://d")], sockets));
+        let alone = EvmOptions::new(1, ["ws://a:1"]);
+        assert_eq!(alone.by_use(), (vec![place(1, "http://a:1")], vec![place(1, "http://a:1")]));
     }
 }

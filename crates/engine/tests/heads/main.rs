@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod endpoints;
+mod hints;
 mod reorgs;
 mod support;

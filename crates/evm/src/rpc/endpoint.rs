@@ -25,10 +25,10 @@ const MAX_SHOWN: usize = 300;
 /// An address and the client for it; also what a remote signer is reached with.
 #[derive(Debug)]
 pub(crate) struct Http {
-    url: Url,
+    pub(super) url: Url,
     name: String,
-    client: Client,
-    timeout: Duration,
+    pub(super) client: Client,
+    pub(super) timeout: Duration,
     in_flight: Semaphore,
 }
 
@@ -126,7 +126,7 @@ fn bad_status(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) ->
     Trouble::new(TroubleKind::Status { status: status.as_u16(), retry_after }, text)
 }
 
-fn trouble(error: reqwest::Error) -> Trouble {
+pub(super) fn trouble(error: reqwest::Error) -> Trouble {
     let kind = if error.is_connect() || error.is_builder() {
         TroubleKind::NotSent
     } else if error.is_timeout() {

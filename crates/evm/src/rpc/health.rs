@@ -5,6 +5,7 @@
 //! ends it. Besides, an endpoint that stays behind the others is asked last: one that repeats a block for ever answers
 //! quickly and without an error, and everything it says is old.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -151,7 +152,8 @@ impl Health {
             TroubleKind::Status { retry_after, .. } => retry_after.unwrap_or_default().min(LONGEST_OBEDIENCE),
             _ => Duration::ZERO,
         };
-        self.not_before = Some(now + pause(self.failures, jitter).max(asked));
+        let pause = pause(self.failures, FIRST_PAUSE..=LONGEST_PAUSE, jitter);
+        self.not_before = Some(now + pause.max(asked));
     }
 
     pub(crate) fn verified(&mut self) {
@@ -205,10 +207,10 @@ impl Health {
     }
 }
 
-/// Doubling pauses, each cut by up to half so that many clients do not return in step.
-fn pause(failures: u32, jitter: f64) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(LONGEST_PAUSE).mul_f64(jitter.clamp(0.0, 1.0).mul_add(-0.5, 1.0))
+/// Doubling pauses, each cut by up to half so that many clients do not return in step. `jitter` is within 0..1.
+pub(super) fn pause(failures: u32, range: RangeInclusive<Duration>, jitter: f64) -> Duration {
+    let doubled = range.start().saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(*range.end()).mul_f64(jitter.clamp(0.0, 1.0).mul_add(-0.5, 1.0))
 }
 
 #[cfg(test)]
