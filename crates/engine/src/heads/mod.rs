@@ -3,6 +3,8 @@
 //! An endpoint that lags behind what was seen is ignored, not believed: a block is gone only when another one stands
 //! at its height on a chain that is at least as high.
 
+mod genesis;
+mod pace;
 mod ring;
 mod tracker;
 
@@ -24,6 +26,8 @@ struct Posted {
     version: u64,
     ring: Arc<Ring>,
     change: Option<Change>,
+    /// Block 0 as first seen and as it is now, where these differ.
+    genesis_changed: Option<(B256, B256)>,
 }
 
 /// The present ring and how often it changed. Not a `watch` channel: that one wakes its receivers in random order, and
@@ -42,8 +46,22 @@ impl Board {
     }
 
     fn post(&self, ring: Ring, change: Option<Change>) {
+        self.update(|posted| {
+            posted.ring = Arc::new(ring);
+            posted.change = change;
+        });
+    }
+
+    fn post_genesis(&self, changed: Option<(B256, B256)>) {
+        if self.read().genesis_changed != changed {
+            self.update(|posted| posted.genesis_changed = changed);
+        }
+    }
+
+    fn update(&self, update: impl FnOnce(&mut Posted)) {
         let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
-        *posted = Posted { version: posted.version + 1, ring: Arc::new(ring), change };
+        update(&mut posted);
+        posted.version += 1;
         drop(posted);
         self.changed.notify_waiters();
     }
@@ -72,6 +90,13 @@ impl Heads {
         self.board.read().change
     }
 
+    /// Block 0 as it was first seen and as it is now, while these differ: the chain was restarted under its id, or the
+    /// endpoints were given another. The ring stays as it was before.
+    #[must_use]
+    pub fn genesis_changed(&self) -> Option<(B256, B256)> {
+        self.board.read().genesis_changed
+    }
+
     /// The parent of a block below the ring, if somebody walked there before.
     pub(crate) fn parent_of(&self, hash: B256) -> Option<B256> {
         self.board.parents.lock().unwrap_or_else(PoisonError::into_inner).get(&hash).copied()
@@ -86,7 +111,7 @@ impl Heads {
         parents.insert(hash, parent);
     }
 
-    /// Waits for another head than the one this holder waited for last.
+    /// Waits for another head, or another word about block 0, than this holder waited for last.
     pub async fn changed(&mut self) {
         loop {
             // Made before looking: a change in between is not missed.

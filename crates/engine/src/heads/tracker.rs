@@ -1,7 +1,8 @@
 //! Follows one chain: looks at its head now and then, fills what is missing below it, and posts the result.
 //!
-//! Hints that there is a new head only make it look at once. While they bring the news, it looks less often by itself;
-//! the first head that no hint told ends that, so a feed that dies in silence delays one head and no more.
+//! A branch that does not stand on the ring may belong to another chain of the same id. It is taken only after block 0
+//! was found to be the same, and while block 0 is another, nothing is followed: everything the ring says would be taken
+//! back at once, and transactions would be sent again to a chain that never heard of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,73 +11,16 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use gapless_core::ports::chain::{Block, Chain, ChainError, ChainResult};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::genesis::Watch;
+use super::pace::{Pace, Reason};
 use super::ring::KEPT;
 use super::{Board, Heads, Ring};
 
-/// After a broadcast a block may come at once (chains that mine on demand): look more often for a moment.
-const BURST: [Duration; 5] = [
-    Duration::ZERO,
-    Duration::from_millis(5),
-    Duration::from_millis(15),
-    Duration::from_millis(40),
-    Duration::from_millis(80),
-];
-
-/// How much longer the way from one look to the next may be while hints bring the news.
-const PATIENCE: u32 = 4;
-
 /// A feed that chatters makes nobody look more often than this.
 const HINT_GAP: Duration = Duration::from_millis(20);
-
-/// Why to look at the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    /// It was time.
-    Timer,
-    /// Somebody said that there is a new one.
-    Hint,
-    /// Something was sent.
-    Poke,
-}
-
-/// When to look next. Pure: knows why it was looked and whether there was news.
-#[derive(Debug)]
-struct Pace {
-    poll: Duration,
-    burst: &'static [Duration],
-    hints_bring_news: bool,
-}
-
-impl Pace {
-    const fn new(poll: Duration) -> Self {
-        Self { poll, burst: &[], hints_bring_news: false }
-    }
-
-    /// How long to wait after a look.
-    fn after(&mut self, reason: Reason, news: bool) -> Duration {
-        match (reason, news) {
-            (Reason::Hint, true) => {
-                self.hints_bring_news = true;
-                self.burst = &[];
-            }
-            // The hint may be quicker than the endpoint that is asked.
-            (Reason::Hint, false) if self.burst.is_empty() => self.burst = &BURST[1..],
-            (Reason::Timer, true) if self.burst.is_empty() => self.hints_bring_news = false,
-            (Reason::Poke, _) => self.burst = &BURST,
-            _ => {}
-        }
-        match self.burst {
-            [wait, rest @ ..] => {
-                self.burst = rest;
-                *wait
-            }
-            [] if self.hints_bring_news => self.poll * PATIENCE,
-            [] => self.poll,
-        }
-    }
-}
 
 /// Follows one chain.
 pub struct Tracker {
@@ -87,6 +31,7 @@ pub struct Tracker {
     /// Blocks of walks that did not come to an end. A backend that lags lacks now this parent, now that one: without
     /// these, the further behind we are, the less likely a walk would ever be complete.
     walked: HashMap<B256, Block>,
+    genesis: Watch,
 }
 
 impl Tracker {
@@ -95,7 +40,7 @@ impl Tracker {
     pub fn new(chain: Arc<dyn Chain>, poll: Duration) -> (Self, Heads) {
         let (board, poke) = (Arc::<Board>::default(), Arc::new(Notify::new()));
         let heads = Heads { board: board.clone(), seen: 0, poke: poke.clone() };
-        (Self { chain, board, poke, poll, walked: HashMap::new() }, heads)
+        (Self { chain, board, poke, poll, walked: HashMap::new(), genesis: Watch::default() }, heads)
     }
 
     /// Runs until cancelled.
@@ -125,18 +70,40 @@ impl Tracker {
 
     /// Looks at the head; says whether there is another than before.
     async fn look(&mut self) -> ChainResult<bool> {
-        let head = self.chain.head().await?;
+        let read =
+            if self.board.read().genesis_changed.is_none() { Some(self.chain.head().await) } else { None };
         let ring = self.board.read().ring;
-        if let Some(seen) = ring.head() {
-            let lags = head.this.number < seen.this.number;
-            if head.this == seen.this || lags {
-                return Ok(false);
-            }
+        let doubtful = match &read {
+            // Endpoints that serve another chain may all be out of use, which looks like this.
+            None | Some(Err(_)) => true,
+            Some(Ok(head)) => is_strange(&ring, head),
+        };
+        if self.genesis.is_due(doubtful, Instant::now()) && self.same_genesis().await == Ok(false) {
+            return Ok(false);
+        }
+        let Some(head) = read.transpose()? else { return Ok(false) };
+        if ring.head().is_some_and(|seen| head.this == seen.this || head.this.number < seen.this.number) {
+            return Ok(false);
         }
         let branch = self.branch_to(&ring, head).await?;
+        if !stands_on(&ring, &branch) && !self.same_genesis().await? {
+            return Ok(false);
+        }
         self.walked.clear();
         self.post(&ring, branch);
         Ok(true)
+    }
+
+    /// Asks for block 0, tells everybody, and says whether it is the one that was seen first.
+    async fn same_genesis(&mut self) -> ChainResult<bool> {
+        let changed = self.genesis.compare(self.chain.genesis().await?);
+        if let Some((was, now)) = changed
+            && self.board.read().genesis_changed.is_none()
+        {
+            tracing::error!(%was, %now, "block 0 is another: this is not the chain that was followed so far");
+        }
+        self.board.post_genesis(changed);
+        Ok(changed.is_none())
     }
 
     fn post(&self, ring: &Ring, branch: Vec<Block>) {
@@ -181,44 +148,15 @@ impl Tracker {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether a head can be explained by neither growth nor lag.
+fn is_strange(ring: &Ring, head: &Block) -> bool {
+    let lower = ring.head().is_some_and(|seen| head.this.number < seen.this.number);
+    lower && ring.hash_at(head.this.number) != Some(head.this.hash)
+}
 
-    const POLL: Duration = Duration::from_millis(500);
-
-    #[test]
-    fn without_hints_it_looks_at_every_poll() {
-        let mut pace = Pace::new(POLL);
-        assert_eq!(pace.after(Reason::Timer, true), POLL);
-        assert_eq!(pace.after(Reason::Timer, false), POLL);
-    }
-
-    #[test]
-    fn hints_that_bring_news_stretch_the_poll_until_one_head_came_without() {
-        let mut pace = Pace::new(POLL);
-        assert_eq!(pace.after(Reason::Hint, true), POLL * PATIENCE);
-        assert_eq!(pace.after(Reason::Timer, false), POLL * PATIENCE);
-        assert_eq!(pace.after(Reason::Timer, true), POLL);
-        assert_eq!(pace.after(Reason::Timer, false), POLL);
-    }
-
-    #[test]
-    fn a_hint_ahead_of_the_endpoint_is_looked_after_for_a_moment_and_empty_ones_stretch_nothing() {
-        let mut pace = Pace::new(POLL);
-        let mut waits = vec![pace.after(Reason::Hint, false)];
-        waits.extend((0..5).map(|_| pace.after(Reason::Timer, false)));
-        assert_eq!(waits[..4], BURST[1..]);
-        assert_eq!(waits[4..], [POLL, POLL]);
-    }
-
-    #[test]
-    fn a_poke_is_a_burst_whatever_hints_do() {
-        let mut pace = Pace::new(POLL);
-        pace.after(Reason::Hint, true);
-        let mut waits = vec![pace.after(Reason::Poke, false)];
-        waits.extend((0..5).map(|_| pace.after(Reason::Timer, true)));
-        assert_eq!(waits[..5], BURST);
-        assert_eq!(waits[5], POLL, "found by looking, not by a hint");
-    }
+/// Whether a branch continues what the ring holds; anything does if that is nothing.
+fn stands_on(ring: &Ring, branch: &[Block]) -> bool {
+    let Some(first) = branch.first() else { return true };
+    let below = first.this.number.checked_sub(1).and_then(|number| ring.hash_at(number));
+    ring.head().is_none() || below == Some(first.parent)
 }

@@ -112,6 +112,7 @@ async fn a_reorg_deeper_than_what_is_kept_is_told_as_unknown_and_leaves_nothing_
     let new = following.at(mine(&node, 320).await).await;
     // Blocks are mined one by one, and looks fall in between: compared is with what was held.
     assert_eq!(new.since(&old).unwrap().depth(), None);
+    assert_eq!(following.heads.genesis_changed(), None);
     let lowest = new.lowest().unwrap().this;
     assert_eq!(lowest, at(&node, lowest.number).await);
     assert_ne!(old.hash_at(lowest.number), Some(lowest.hash));
