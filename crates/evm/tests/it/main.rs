@@ -6,5 +6,6 @@ mod common;
 mod conformance;
 mod faults;
 mod identity;
+mod quarantine;
 mod signers;
 mod tags;
