@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::decode::{self, BlockHash, BlockName, WireBlock, WireBody};
 use crate::estimate::estimate;
-use crate::options::{EvmError, EvmOptions};
+use crate::options::{EvmError, EvmOptions, Placed};
 use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
@@ -52,22 +52,19 @@ impl EvmChain {
     pub fn new(options: &EvmOptions) -> Result<Self, EvmError> {
         options.check()?;
         let identity = Arc::new(Identity::new(options.chain_id, options.expected_genesis, options.recheck));
-        let http = |(place, address): &(usize, String)| {
-            Http::new(address, *place, options.timeout, options.max_in_flight)
-        };
-        let pool = |addresses: &[(usize, String)], strictness| {
-            let endpoint = |address| Ok(Arc::new(Endpoint::new(http(address)?)));
+        let http = |at: &Placed| Http::new(&at.address, at.place, options.timeout, options.max_in_flight);
+        let pool = |addresses: &[Placed], strictness| {
+            let endpoint = |at| Ok(Arc::new(Endpoint::new(http(at)?)));
             let endpoints = addresses.iter().map(endpoint).collect::<Result<_, EvmError>>()?;
             Ok(Pool::new(endpoints, Arc::clone(&identity), strictness, options.timeout))
         };
         let (requests, sockets) = options.by_use();
-        let private = (1 + options.endpoints.len()..).zip(options.private_endpoints.iter().cloned());
-        let sources =
-            sockets.iter().map(|address| Ok(Arc::new(http(address)?))).collect::<Result<_, EvmError>>()?;
         Ok(Self {
             public: pool(&requests, Strictness::MustTell)?,
-            private: pool(&private.collect::<Vec<_>>(), Strictness::MayDecline)?,
-            feed: Feed::new(sources),
+            private: pool(&options.private(), Strictness::MayDecline)?,
+            feed: Feed::new(
+                sockets.iter().map(|at| http(at).map(Arc::new)).collect::<Result<_, EvmError>>()?,
+            ),
             manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
             market: MarketCache::default(),
             unknown: UnknownTexts::default(),

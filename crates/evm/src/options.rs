@@ -50,18 +50,22 @@ impl EvmOptions {
         }
     }
 
-    /// Where requests go, and where hints of heads come from; each with its place from 1, and all as HTTP addresses.
-    pub(crate) fn by_use(&self) -> (Vec<(usize, String)>, Vec<(usize, String)>) {
-        let placed = |(at, address): (usize, &String)| match socket_over_http(address) {
-            Some(over_http) => (true, (at + 1, over_http)),
-            None => (false, (at + 1, address.clone())),
-        };
-        let (sockets, others): (Vec<_>, Vec<_>) =
-            self.endpoints.iter().enumerate().map(placed).partition(|(is_socket, _)| *is_socket);
-        let addresses =
-            |of: Vec<(bool, (usize, String))>| of.into_iter().map(|(_, address)| address).collect();
-        let (sockets, others): (Vec<_>, Vec<_>) = (addresses(sockets), addresses(others));
-        (if others.is_empty() { sockets.clone() } else { others }, sockets)
+    /// Where requests go, and where hints of heads come from.
+    pub(crate) fn by_use(&self) -> (Vec<Placed>, Vec<Placed>) {
+        let (mut requests, mut sockets) = (Vec::new(), Vec::new());
+        for (place, address) in (1..).zip(&self.endpoints) {
+            match socket_over_http(address) {
+                Some(address) => sockets.push(Placed { place, address }),
+                None => requests.push(Placed { place, address: address.clone() }),
+            }
+        }
+        (if requests.is_empty() { sockets.clone() } else { requests }, sockets)
+    }
+
+    /// Where private bytes go.
+    pub(crate) fn private(&self) -> Vec<Placed> {
+        let places = 1 + self.endpoints.len()..;
+        places.zip(&self.private_endpoints).map(|(place, it)| Placed { place, address: it.clone() }).collect()
     }
 
     pub(crate) fn check(&self) -> Result<(), EvmError> {
@@ -80,6 +84,14 @@ impl EvmOptions {
             None => Ok(()),
         }
     }
+}
+
+/// An HTTP address, and its place from 1 among all that are configured. Not to be shown: it may carry a key.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub(crate) struct Placed {
+    pub(crate) place: usize,
+    pub(crate) address: String,
 }
 
 /// A socket's address as the HTTP address of the same server.
@@ -154,7 +166,7 @@ mod tests {
 
     #[test]
     fn sockets_give_hints_and_take_requests_only_where_nobody_else_does() {
-        let place = |at, address: &str| (at, address.to_owned());
+        let place = |place, address: &str| Placed { place, address: address.to_owned() };
         let mixed = EvmOptions::new(1, ["http://a", "WSS://b/k?x=ws://c", "https://d"]);
         let sockets = vec![place(2, "https://b/k?x=ws://c")];
         assert_eq!(mixed.by_use(), (vec![place(1, "http://a"), place(3, "https://d")], sockets));
