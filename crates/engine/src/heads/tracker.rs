@@ -19,9 +19,6 @@ use super::pace::{Pace, Reason};
 use super::ring::KEPT;
 use super::{Board, Heads, Ring};
 
-/// A feed that chatters makes nobody look more often than this.
-const HINT_GAP: Duration = Duration::from_millis(20);
-
 /// Follows one chain.
 pub struct Tracker {
     chain: Arc<dyn Chain>,
@@ -54,8 +51,9 @@ impl Tracker {
                 false
             });
             let wait = pace.after(reason, news);
+            let deaf_for = pace.deaf_for();
             let hint = async {
-                tokio::time::sleep(HINT_GAP).await;
+                tokio::time::sleep(deaf_for).await;
                 chain.head_hint().await;
             };
             reason = tokio::select! {

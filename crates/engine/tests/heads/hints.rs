@@ -2,14 +2,44 @@
 
 use std::time::Duration;
 
+use alloy_primitives::B256;
+use futures::{SinkExt, StreamExt};
 use gapless_core::ports::chain::Chain;
 use gapless_testkit::anvil::Anvil;
 use gapless_testkit::rpc_proxy::RpcProxy;
 use gapless_testkit::tcp_proxy::{Mode, TcpProxy};
 use gapless_testkit::wait::eventually;
+use serde_json::json;
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::*;
+
+/// A server that announces heads that do not exist, as fast as it can.
+async fn chatterbox() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+                let asked = socket.next().await.unwrap().unwrap();
+                assert!(asked.to_text().unwrap().contains("newHeads"));
+                let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": "0x1" });
+                socket.send(Message::text(answer.to_string())).await.unwrap();
+                let head =
+                    json!({ "number": "0xffffff", "hash": B256::repeat_byte(1), "parentHash": B256::ZERO });
+                let params = json!({ "subscription": "0x1", "result": head });
+                let notice =
+                    json!({ "jsonrpc": "2.0", "method": "eth_subscription", "params": params }).to_string();
+                while socket.send(Message::text(notice.clone())).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+    });
+    format!("ws://{address}")
+}
 
 fn socket_of(proxy: &TcpProxy) -> String {
     format!("ws://{}", proxy.addr())
@@ -123,4 +153,33 @@ async fn a_socket_that_stays_open_and_silent_slows_nothing_down_for_long() {
     tokio::time::sleep(poll * 6).await;
     let looked = requests.calls("eth_getBlockByNumber") - before;
     assert!(looked >= 4, "{looked} looks in the time of 6 polls");
+}
+
+#[tokio::test]
+async fn false_announcements_are_not_believed_and_cost_little() {
+    let node = node().await;
+    let (proxy, poll) = (RpcProxy::start(node.url()).unwrap(), Duration::from_millis(500));
+    let following = Following::start(&[proxy.url(), chatterbox().await], poll);
+    following.at(head(&node).await).await;
+    following.at(mine(&node, 3).await).await;
+    // Time to see through it.
+    tokio::time::sleep(poll * 6).await;
+    let before = proxy.calls("eth_getBlockByNumber");
+    tokio::time::sleep(poll * 8).await;
+    let looked = proxy.calls("eth_getBlockByNumber") - before;
+    assert!(looked <= 20, "{looked} looks in the time of 8 polls");
+    following.at(mine(&node, 1).await).await;
+    assert_eq!(following.heads.last_change().unwrap().depth(), Some(0));
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_websocket_is_no_trouble() {
+    let node = node().await;
+    let proxy = RpcProxy::start(node.url()).unwrap();
+    let mute = proxy.url().replace("http://", "ws://");
+    let following = Following::start(&[node.url(), mute], POLL);
+    for _ in 0..5 {
+        following.at(mine(&node, 1).await).await;
+    }
+    assert!(following.chain.endpoints().iter().all(|endpoint| endpoint.healthy));
 }
