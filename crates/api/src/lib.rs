@@ -7,10 +7,12 @@
 pub mod auth;
 mod batch;
 mod body;
+mod commands;
 pub mod duration;
 mod events;
 mod health;
 mod near;
+mod operate;
 mod pages;
 mod parse;
 pub mod problem;
@@ -88,12 +90,21 @@ pub fn router(state: ApiState) -> Router {
         .route("/tx/by-hash/{hash}", get(tx::by_hash))
         .route("/tx/{txId}", get(tx::one))
         .route("/tx/{txId}/events", get(events::of_tx))
+        .route("/tx/{txId}/attempts", get(tx::attempts))
+        .route("/tx/{txId}/explain", get(tx::explain))
+        .route("/tx/{txId}/cancel", post(commands::cancel))
+        .route("/tx/{txId}/replace", post(commands::replace))
+        .route("/tx/{txId}/resolve", post(commands::resolve))
+        .route("/commands/{id}", get(commands::one))
         .route("/events", get(events::stream))
         .route("/submitters", get(submitters::list).post(submitters::register))
         .route("/submitters/{id}", get(submitters::one))
-        .route("/submitters/{id}/pause", post(submitters::pause))
-        .route("/submitters/{id}/resume", post(submitters::resume))
-        .route("/submitters/{id}/unprotect", post(submitters::unprotect));
+        .route("/submitters/{id}/nonces", get(operate::nonces))
+        .route("/submitters/{id}/pause", post(operate::pause))
+        .route("/submitters/{id}/resume", post(operate::resume))
+        .route("/submitters/{id}/unprotect", post(operate::unprotect))
+        .route("/submitters/{id}/reset-nonce", post(operate::reset_nonce))
+        .route("/submitters/{id}/drain", post(operate::drain));
     Router::new()
         .nest("/api/v1", api)
         .route("/livez", get(health::live))

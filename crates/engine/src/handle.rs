@@ -173,7 +173,7 @@ impl Handle {
     pub fn view(&self, tx: &TxRecord) -> TxView {
         let submitter = &tx.request.submitter;
         let ring = self.heads.get(&submitter.chain()).map(Heads::ring);
-        let required = self.registry.submitter(submitter).map_or(0, |s| s.settings.confirmations);
+        let required = self.registry.settings(submitter).confirmations;
         TxView::of(tx, ring.as_deref(), required)
     }
 

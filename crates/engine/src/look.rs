@@ -94,7 +94,7 @@ impl Handle {
             foreign,
             first,
             sight: self.sight(tx),
-            settings: self.registry.submitter(id).map(|submitter| submitter.settings).unwrap_or_default(),
+            settings: self.registry.settings(id),
             cursor,
             lease,
         })

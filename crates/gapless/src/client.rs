@@ -1,6 +1,7 @@
 //! The commands that ask a running node over its API.
 
 pub(crate) mod submitter;
+mod table;
 pub(crate) mod tx;
 
 use anyhow::{Context, bail};
@@ -67,6 +68,11 @@ impl Client {
     /// Tells.
     pub(crate) async fn post(&self, path: &[&str], body: &Value) -> anyhow::Result<Value> {
         self.answer(self.request(Method::POST, path)?.json(body)).await
+    }
+
+    /// Whether data is wanted as JSON.
+    pub(crate) const fn as_json(&self) -> bool {
+        self.json
     }
 
     /// Writes data to stdout: JSON if asked for, a line per field otherwise.
