@@ -121,10 +121,16 @@ pub(crate) enum TxCommand {
 }
 
 #[derive(Debug, clap::Args)]
-#[group(id = "change", required = true, multiple = true, args = ["to", "value", "data", "gas_limit", "max_fee_per_gas", "max_priority_fee_per_gas", "gas_price"])]
 pub(crate) struct ReplaceOptions {
     /// Its id
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) change: ChangeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct ChangeOptions {
     /// Receiver of the new payload; a payload replaces the old one as a whole
     #[arg(long)]
     pub(crate) to: Option<String>,

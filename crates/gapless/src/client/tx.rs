@@ -4,7 +4,7 @@ use anyhow::bail;
 use serde_json::{Map, Value, json};
 
 use super::{Client, plain};
-use crate::args::{ReplaceOptions, SendOptions, TxCommand};
+use crate::args::{ChangeOptions, ReplaceOptions, SendOptions, TxCommand};
 
 /// States that nothing leaves.
 const ENDS: [&str; 5] = ["CONFIRMED", "FAILED_FINAL", "REJECTED", "CANCELLED", "EXPIRED"];
@@ -49,12 +49,13 @@ fn given<const N: usize>(fields: [(&str, Option<String>); N]) -> Map<String, Val
 }
 
 async fn replace(client: &Client, options: ReplaceOptions) -> anyhow::Result<()> {
-    let ReplaceOptions { id, to, value, data, gas_limit, .. } = options;
+    let ReplaceOptions { id, change } = options;
+    let ChangeOptions { to, value, data, gas_limit, .. } = change;
     let payload = given([("to", to), ("value", value), ("data", data), ("gasLimit", gas_limit)]);
     let fees = given([
-        ("maxFeePerGas", options.max_fee_per_gas),
-        ("maxPriorityFeePerGas", options.max_priority_fee_per_gas),
-        ("gasPrice", options.gas_price),
+        ("maxFeePerGas", change.max_fee_per_gas),
+        ("maxPriorityFeePerGas", change.max_priority_fee_per_gas),
+        ("gasPrice", change.gas_price),
     ]);
     let parts = [("payload", payload), ("fees", fees)].into_iter().filter(|(_, fields)| !fields.is_empty());
     let body: Map<String, Value> = parts.map(|(name, fields)| (name.to_owned(), fields.into())).collect();
