@@ -12,6 +12,7 @@ pub mod duration;
 mod events;
 mod health;
 mod near;
+pub mod openapi;
 mod operate;
 mod pages;
 mod parse;
@@ -110,6 +111,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::document))
         .route("/docs/errors/{code}", get(pages::error))
         .fallback(|| async { Problem::new(Code::NotFound, "there is nothing at this address") })
         .method_not_allowed_fallback(|| async {

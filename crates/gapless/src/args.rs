@@ -43,6 +43,8 @@ pub(crate) enum Command {
     /// Look at submitters and operate them
     #[command(subcommand)]
     Submitter(SubmitterCommand),
+    /// Write the API's OpenAPI document
+    Openapi,
 }
 
 #[derive(Debug, clap::Args)]

@@ -50,6 +50,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Command::Submitter(command) => {
             client::submitter::run(&client::Client::new(&args.url, args.json)?, command).await
         }
+        Command::Openapi => {
+            print!("{}", gapless_api::openapi::DOCUMENT);
+            Ok(())
+        }
     }
 }
 

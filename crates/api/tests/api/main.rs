@@ -7,6 +7,7 @@ mod commands;
 mod hand;
 mod leading;
 mod looking;
+mod openapi;
 mod pages;
 mod refusals;
 mod routes;
