@@ -45,6 +45,11 @@ pub(crate) enum Command {
     Submitter(SubmitterCommand),
     /// Write the API's OpenAPI document
     Openapi,
+    /// Write a completion script for a shell
+    Completions {
+        /// For which
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, clap::Args)]

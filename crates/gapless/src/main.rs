@@ -19,7 +19,7 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Command};
 
@@ -52,6 +52,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
         }
         Command::Openapi => {
             print!("{}", gapless_api::openapi::DOCUMENT);
+            Ok(())
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "gapless", &mut std::io::stdout());
             Ok(())
         }
     }

@@ -57,3 +57,19 @@ async fn the_client_explains_lists_nonces_and_commands() {
     }
     assert!(end(node, Signal::SIGTERM).await.success());
 }
+
+#[tokio::test]
+async fn the_document_and_the_completions_need_no_node() {
+    let run = async |args: &[&str]| {
+        let output = program().args(args).output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, told) = run(&["openapi"]).await;
+    let document: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &document["openapi"]), (Some(0), &"3.1.0".into()));
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, told) = run(&["completions", shell]).await;
+        assert!(code == Some(0) && told.contains("reset-nonce"), "{shell}: {told}");
+    }
+    assert_eq!(run(&["completions", "abacus"]).await.0, Some(2));
+}
