@@ -89,11 +89,14 @@ impl Handle {
             TxState::Queued => self.store.peek_queue(id, 1).await?.into_iter().next(),
             _ => None,
         };
+        let now = self.clock.now();
+        let elsewhere = |lease: &LeaseInfo| lease.expires_at > now && lease.owner != self.gate.owner;
+        let elsewhere = lease.as_ref().is_some_and(elsewhere);
         Ok(Seen {
             attempts: self.attempts_of(id, facts.nonce).await?,
             foreign,
             first,
-            sight: self.sight(tx),
+            sight: self.sight(tx, !elsewhere),
             settings: self.registry.settings(id),
             cursor,
             lease,
@@ -114,14 +117,16 @@ impl Handle {
         Ok(rows.into_iter().find(|row| row.status == AllocationStatus::Foreign).and_then(|row| row.exhibit))
     }
 
-    fn sight(&self, tx: &TxRecord) -> Sight {
+    /// The chain from here; its endpoints only where the lane runs here, or nowhere.
+    fn sight(&self, tx: &TxRecord, here: bool) -> Sight {
         let chain = tx.request.submitter.chain();
         let ring = self.heads.get(&chain).map(Heads::ring).unwrap_or_default();
+        let endpoints = self.registry.chain(&chain).filter(|_| here);
         Sight {
             head: ring.head().map(|head| head.this.number),
             base_fee: ring.head().and_then(|head| head.base_fee),
             at_mined: tx.facts.mined.and_then(|mined| ring.hash_at(mined.block_number)),
-            endpoints: self.registry.chain(&chain).map(|chain| chain.endpoints()).unwrap_or_default(),
+            endpoints: endpoints.map(|chain| chain.endpoints()).unwrap_or_default(),
         }
     }
 }

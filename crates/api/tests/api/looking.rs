@@ -1,6 +1,7 @@
 //! Why a transaction is where it is, what operators see of it, and what became of each nonce.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::allocation::{AllocationWrite, Exhibit};
@@ -10,6 +11,7 @@ use gapless_core::condition::{HoldCause, Reset};
 use gapless_core::ids::Nonce;
 use gapless_core::text::NodeText;
 use gapless_core::time::Timestamp;
+use gapless_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use crate::hand::{Hand, accepted, record};
@@ -72,8 +74,11 @@ async fn the_reason_follows_a_transaction_to_its_end() {
 async fn a_chain_that_does_not_answer_is_the_reason() {
     let node = Node::made(Make { chain: true, ..Make::default() }).await;
     let ids = accepted(&node, &["a"]).await;
-    let view = node.get(&format!("/api/v1/tx/{}?wait=1ms", ids[0])).await;
-    assert_eq!(view.body["waitReason"]["code"], "NodeDown", "{}", view.text);
+    let down = || async {
+        let view = node.get(&format!("/api/v1/tx/{}?wait=1ms", ids[0])).await;
+        (view.body["waitReason"]["code"] == "NodeDown").then_some(())
+    };
+    eventually(Duration::from_secs(30), "the reason", down).await.unwrap();
     let told = node.get(&format!("/api/v1/tx/{}/explain", ids[0])).await.body;
     let endpoint = told["evidence"].as_array().unwrap().iter().find(|fact| fact["what"] == "endpoint");
     assert!(endpoint.unwrap()["value"].as_str().unwrap().contains("127.0.0.1:1"), "{told}");

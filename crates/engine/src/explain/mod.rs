@@ -10,6 +10,8 @@ mod next;
 pub mod reason;
 mod summary;
 
+use std::time::Duration;
+
 use alloy_primitives::B256;
 use gapless_core::allocation::Exhibit;
 use gapless_core::attempt::StoredAttempt;
@@ -37,7 +39,7 @@ pub struct Sight {
     pub base_fee: Option<GasPrice>,
     /// The block that stands where the transaction was mined, if that is still known.
     pub at_mined: Option<B256>,
-    /// The chain's endpoints.
+    /// The chain's endpoints; none where another node runs the lane, whose endpoints are what counts.
     pub endpoints: Vec<EndpointStatus>,
 }
 
@@ -87,11 +89,20 @@ impl<'a> Scene<'a> {
         (self.sight.head.unwrap_or(mined.block_number).saturating_sub(mined.block_number), required)
     }
 
+    /// Whether the chain's silence is a reason. An endpoint counts as down after one call that failed, and before the
+    /// first that worked, so what has just changed is not judged by it.
+    fn is_in_the_dark(&self) -> bool {
+        self.sight.is_dark() && self.now.since(self.tx.updated_at) >= SILENCE
+    }
+
     /// The slot it has or had.
     fn nonce(&self) -> Option<Nonce> {
         self.tx.facts.nonce
     }
 }
+
+/// A transaction that changed more recently does not wait for endpoints.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How deep the use of a nonce by anything but its own attempt must lie.
 fn patience(chain: &ChainId, configured: Option<u64>) -> u64 {
@@ -138,6 +149,8 @@ enum Standing {
     Waits(WaitReason),
     /// First in the queue, and nothing is in its way.
     AboutToBind,
+    /// It has a nonce, and somebody else signs.
+    Allocated,
     /// Sent, and nothing is known to be wrong.
     InPool,
     Ended(TxState),
@@ -150,6 +163,7 @@ impl Standing {
             _ if state.is_terminal() => Self::Ended(state),
             Some(wait) => Self::Waits(wait),
             None if state.is_bound() => Self::InPool,
+            None if state == TxState::Allocated => Self::Allocated,
             None => Self::AboutToBind,
         }
     }
@@ -158,6 +172,7 @@ impl Standing {
         match self {
             Self::Waits(wait) => wait.code(),
             Self::AboutToBind => "Queued",
+            Self::Allocated => "Allocated",
             Self::InPool => "InPool",
             Self::Ended(TxState::Confirmed) => "Confirmed",
             Self::Ended(TxState::Rejected) => "Rejected",

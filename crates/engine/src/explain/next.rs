@@ -23,6 +23,7 @@ pub(super) fn of(scene: &Scene<'_>, standing: &Standing) -> Next {
             Some(_) => says("Prepares it, takes the next nonce, signs, stores and sends it."),
             None => says("A node takes up the submitter's lane, prepares it and sends it."),
         },
+        Standing::Allocated => says("Takes the nonce back if the signer fails or is late."),
         _ if scene.tx.facts.state == TxState::Stuck && scene.tx.facts.mined.is_none() => stuck(scene),
         Standing::InPool => send_again(scene),
         Standing::Waits(wait) => of_wait(scene, wait),

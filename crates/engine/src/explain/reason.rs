@@ -9,7 +9,7 @@ use gapless_core::ids::Nonce;
 use gapless_core::plan::ReleaseAt;
 use gapless_core::ports::policy::Diagnosis;
 use gapless_core::record::Mined;
-use gapless_core::state::SubState;
+use gapless_core::state::{SubState, TxState};
 use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
 
@@ -50,7 +50,7 @@ fn bound(scene: &Scene<'_>) -> Option<WaitReason> {
         (Some(stored), _) if still_true_of_bound(scene, stored) => return Some(stored.clone()),
         _ => {}
     }
-    if scene.sight.is_dark() {
+    if scene.is_in_the_dark() {
         return Some(node_down(scene));
     }
     let refusal = scene.current().and_then(|attempt| attempt.refusal.as_ref());
@@ -115,15 +115,16 @@ fn unbound(scene: &Scene<'_>) -> Option<WaitReason> {
     }
     let facts = &scene.tx.facts;
     let stored = facts.wait.clone().filter(|stored| match stored {
-        // A hold of the submitter has healed if no condition says so; a signer's words stay until it is bound.
-        WaitReason::Held { .. } => facts.sub_state != Some(SubState::Held),
+        // A hold of the submitter has healed if no condition says so. A signer's words stay until it is bound, and so
+        // does what keeps a lane from its first nonce, for which there is no condition.
+        WaitReason::Held { .. } => facts.sub_state != Some(SubState::Held) || scene.cursor.run.is_none(),
         WaitReason::OutOfFunds { .. } | WaitReason::FeeCap { .. } | WaitReason::NodeDown { .. } => true,
         _ => false,
     });
-    if stored.is_some() {
+    if stored.is_some() || facts.state == TxState::Allocated {
         return stored;
     }
-    if scene.sight.is_dark() {
+    if scene.is_in_the_dark() {
         return Some(node_down(scene));
     }
     busy_slot(scene).map(|nonce| WaitReason::SlotBusy { nonce })

@@ -11,6 +11,10 @@ pub(super) fn of(scene: &Scene<'_>, standing: &Standing) -> String {
     match standing {
         Standing::Waits(wait) => waits(scene, wait),
         Standing::AboutToBind => "It is the first in the queue and nothing is in its way.".to_owned(),
+        Standing::Allocated => match scene.nonce() {
+            Some(nonce) => format!("Nonce {nonce} is reserved for it until its own signer delivers."),
+            None => "It waits for its own signer.".to_owned(),
+        },
         Standing::InPool => match scene.nonce() {
             Some(nonce) => format!("It was sent with nonce {nonce} and waits for a block to take it."),
             None => "It waits for a block to take it.".to_owned(),

@@ -57,7 +57,7 @@ fn record(n: u128) -> TxRecord {
         order: Order(1),
         created_at: NOW.minus(Duration::from_secs(90)),
         facts: TxFacts::accepted(),
-        updated_at: NOW,
+        updated_at: NOW.minus(Duration::from_secs(30)),
         fencing_token: None,
     }
 }
@@ -285,6 +285,7 @@ fn held() {
         })
     };
     said(SubState::Held).says("SlotBusy", "nonce 7", "once");
+    said(SubState::Held).with(|s| s.cursor.run = None).says("Held", "the signer is locked", "Tries again");
     said(SubState::Preparing).says("Held", "the signer is locked", "Tries again");
     // Its nonce went to somebody else, acknowledged, and it waits until that is certain.
     let displaced = Stage::bound().with(|s| {
@@ -330,6 +331,8 @@ fn node_down() {
     let told = Stage::queued().with(dark).says("NodeDown", "connection refused", "Asks the endpoints again");
     assert_eq!(fact(&told, "endpoint"), "http://one: connection refused");
     Stage::bound().with(dark).says("NodeDown", "connection refused", "goes on");
+    // One failed call is no silence: what has just changed is not judged by it.
+    Stage::bound().with(dark).with(|s| s.tx.updated_at = NOW).says("InPool", "nonce 7", "Sends");
     let disabled = Stage::queued().with(|s| s.cursor.conditions.disabled = Some(words("timed out")));
     disabled.says("NodeDown", "timed out", "Asks");
     let one_of_two = Stage::bound().with(dark).with(|s| s.sight.endpoints.push(endpoint(true, "head 100")));
@@ -434,6 +437,14 @@ fn what_is_stuck_says_what_a_human_can_do() {
     stuck.says("InPool", "nonce 7", "resolve it with retry, bump or placeholder");
     let mined = stuck.with(|s| s.tx.facts.mined = Some(mined(97)));
     mined.says("Confirming", "block 97", "CONFIRMED after 17 more blocks");
+}
+
+#[test]
+fn what_somebody_else_signs_waits_for_its_signer() {
+    let held = Stage::queued().with(|s| {
+        (s.tx.facts.state, s.tx.facts.nonce) = (TxState::Allocated, Some(Nonce(7)));
+    });
+    held.says("Allocated", "Nonce 7", "if the signer fails or is late");
 }
 
 #[test]

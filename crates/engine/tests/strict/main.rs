@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod contracts;
+mod explain;
 mod gray_zone;
 mod lagging;
 mod ordinary;
