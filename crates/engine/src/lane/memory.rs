@@ -63,6 +63,8 @@ pub(super) struct Memory {
     pub(super) held_until: Option<Tick>,
     /// Heads at which the pending count ran ahead of what we bound, and to where.
     pub(super) ahead: Option<(Nonce, BTreeSet<u64>)>,
+    /// Whether this lane saw the chain turn into another one.
+    pub(super) saw_another_chain: bool,
     /// Since when no endpoint answers.
     pub(super) silent_since: Option<Tick>,
     /// When the balance was last looked at, and whether it was low then.
@@ -94,6 +96,7 @@ impl Memory {
             invalid_in_row: 0,
             held_until: None,
             ahead: None,
+            saw_another_chain: false,
             silent_since: None,
             balance_seen: None,
         }
