@@ -8,6 +8,7 @@ mod contracts;
 mod deep;
 mod gray_zone;
 mod lagging;
+mod lies;
 mod market;
 #[cfg(feature = "geth")]
 mod on_geth;

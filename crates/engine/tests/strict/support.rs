@@ -106,10 +106,25 @@ impl Node {
         settings: LaneSettings,
         accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
     ) -> Self {
+        Self::reaching(store, &EvmOptions::new(31337, urls), settings, accounts).await
+    }
+
+    /// With the account's own key, reaching its chain in another than the usual way.
+    pub(crate) async fn through(options: &EvmOptions, settings: LaneSettings) -> Self {
+        let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
+        Self::reaching(memory(), options, settings, vec![(submitter(), signer)]).await
+    }
+
+    async fn reaching(
+        store: Arc<dyn Store>,
+        options: &EvmOptions,
+        settings: LaneSettings,
+        accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new(settings.clone());
         let chain_id: ChainId = "eip155:31337".parse().unwrap();
-        registry.add_chain(chain_id, Arc::new(EvmChain::new(&EvmOptions::new(31337, urls)).unwrap()));
+        registry.add_chain(chain_id, Arc::new(EvmChain::new(options).unwrap()));
         for (id, signer) in accounts {
             registry.add_submitter(Submitter { id, settings: settings.clone(), signer: Some(signer) });
         }
