@@ -1,6 +1,7 @@
 //! Nodes that lie. While the lie lasts, a transaction says why it waits and nothing is given up; when it stops, everything
 //! that was accepted takes effect once.
 
+mod counts;
 mod invalid;
 
 use std::time::Duration;
