@@ -67,14 +67,12 @@ impl Lane {
 
     /// What a node has taken waits no more for being taken.
     async fn end_wait(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        let over = |wait: &WaitReason| {
-            matches!(
-                wait,
-                WaitReason::NotInPool { .. }
-                    | WaitReason::GapBelow { .. }
-                    | WaitReason::OutOfFunds { .. }
-                    | WaitReason::NodeDown { .. }
-            )
+        let unread = memory.noted(nonce).is_some_and(|notes| notes.unread_since.is_some());
+        let over = |wait: &WaitReason| match wait {
+            WaitReason::NotInPool { .. } => true,
+            WaitReason::NodeDown { .. } => !unread,
+            WaitReason::GapBelow { .. } | WaitReason::OutOfFunds { .. } => true,
+            _ => false,
         };
         let paid = memory.cursor.cursor.conditions.out_of_funds.is_some();
         let tx = memory.tx_of_current(nonce).filter(|tx| tx.facts.wait.as_ref().is_some_and(over));
