@@ -3,6 +3,8 @@
 
 mod counts;
 mod invalid;
+mod pools;
+mod receipts;
 
 use std::time::Duration;
 
