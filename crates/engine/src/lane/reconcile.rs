@@ -45,7 +45,11 @@ impl Lane {
 
     /// Compares counts with our slots, now and then. Whether they could be had from somebody who does not lag.
     pub(super) async fn watch_counts(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
-        let Some(run) = memory.run() else { return Ok(true) };
+        let Some(run) = memory.run() else {
+            // There is nothing to compare yet, but there is a head: the chain answers.
+            self.heard(memory, None).await?;
+            return Ok(true);
+        };
         let now = self.tick();
         if memory.compared_at.is_some_and(|at| now.since(at) < self.submitter.settings.reconcile) {
             return Ok(true);
