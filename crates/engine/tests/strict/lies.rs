@@ -2,8 +2,11 @@
 //! that was accepted takes effect once.
 
 mod counts;
+mod funds;
+mod health;
 mod invalid;
 mod pools;
+mod prices;
 mod receipts;
 
 use std::time::Duration;

@@ -215,16 +215,19 @@ impl Node {
         events.into_iter().map(|event| event.kind).collect()
     }
 
-    /// Whether the submitter has told this, ever.
+    /// Whether anybody has told this, ever.
     pub(crate) async fn ever_told(&self, kind: EventKind) -> bool {
-        let mut cursor = None;
+        self.times_told(kind).await > 0
+    }
+
+    /// How often it was told.
+    pub(crate) async fn times_told(&self, kind: EventKind) -> usize {
+        let (mut cursor, mut times) = (None, 0);
         loop {
             let page = self.handle.events(cursor, 500).await.unwrap();
-            if page.events.iter().any(|event| event.kind == kind) {
-                return true;
-            }
+            times += page.events.iter().filter(|event| event.kind == kind).count();
             if page.events.is_empty() {
-                return false;
+                return times;
             }
             cursor = Some(page.next);
         }
