@@ -20,7 +20,7 @@ pub enum KeyScope {
     Submit,
     /// Read transactions, events and submitters.
     Read,
-    /// Pause, resume, unprotect.
+    /// Commands to lanes, and what operators see.
     Operate,
     /// Register submitters, and everything else.
     Admin,
@@ -99,6 +99,11 @@ impl Caller {
 impl ApiState {
     /// Who calls, and whether that allows what is asked.
     pub(crate) fn caller(&self, headers: &HeaderMap, scope: KeyScope) -> Result<Caller, Problem> {
+        self.caller_with(headers, &[scope])
+    }
+
+    /// The same where any of several scopes will do.
+    pub(crate) fn caller_with(&self, headers: &HeaderMap, scopes: &[KeyScope]) -> Result<Caller, Problem> {
         if self.keys.0.is_empty() {
             return Ok(Caller(None));
         }
@@ -118,8 +123,11 @@ impl ApiState {
         if key.expires_at.is_some_and(|end| end <= self.clock.now()) {
             return Err(unauthorized("the API key has expired"));
         }
-        if !key.scopes.contains(&scope) && !key.scopes.contains(&KeyScope::Admin) {
-            return Err(Problem::new(Code::Forbidden, format!("this needs the scope `{}`", scope.name())));
+        let allowed = scopes.iter().chain([&KeyScope::Admin]).any(|scope| key.scopes.contains(scope));
+        if !allowed {
+            let names: Vec<String> = scopes.iter().map(|scope| format!("`{}`", scope.name())).collect();
+            let detail = format!("this needs the scope {}", names.join(" or "));
+            return Err(Problem::new(Code::Forbidden, detail));
         }
         Ok(Caller(Some(key.clone())))
     }

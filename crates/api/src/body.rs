@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::near::nearest;
 use crate::problem::{Code, Problem};
+use crate::wire::NothingBody;
 
 /// Reads a JSON body of at most `limit` bytes.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Vec<u8>, Problem> {
@@ -19,6 +20,24 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Resul
         }
         Err(error) => Err(Problem::invalid(format!("the body could not be read: {error}"))),
     }
+}
+
+/// Reads a JSON body that may be absent or empty.
+pub(crate) async fn optional<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Option<T>, Problem> {
+    if !headers.contains_key(header::CONTENT_TYPE) {
+        return Ok(None);
+    }
+    let bytes = read(headers, body, limit).await?;
+    if bytes.is_empty() { Ok(None) } else { decode(&bytes, "").map(Some) }
+}
+
+/// Reads a body that says nothing: absent, empty, or an empty object.
+pub(crate) async fn nothing(headers: &HeaderMap, body: Body, limit: usize) -> Result<(), Problem> {
+    optional::<NothingBody>(headers, body, limit).await.map(drop)
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Problem> {

@@ -7,10 +7,13 @@
 pub mod auth;
 mod batch;
 mod body;
+mod commands;
 pub mod duration;
 mod events;
 mod health;
 mod near;
+pub mod openapi;
+mod operate;
 mod pages;
 mod parse;
 pub mod problem;
@@ -89,18 +92,28 @@ pub fn router(state: ApiState) -> Router {
         .route("/tx/by-hash/{hash}", get(tx::by_hash))
         .route("/tx/{txId}", get(tx::one))
         .route("/tx/{txId}/events", get(events::of_tx))
+        .route("/tx/{txId}/attempts", get(tx::attempts))
+        .route("/tx/{txId}/explain", get(tx::explain))
+        .route("/tx/{txId}/cancel", post(commands::cancel))
+        .route("/tx/{txId}/replace", post(commands::replace))
+        .route("/tx/{txId}/resolve", post(commands::resolve))
+        .route("/commands/{id}", get(commands::one))
         .route("/events", get(events::stream))
         .route("/stuck/plan", get(stuck::plan))
         .route("/submitters", get(submitters::list).post(submitters::register))
         .route("/submitters/{id}", get(submitters::one))
-        .route("/submitters/{id}/pause", post(submitters::pause))
-        .route("/submitters/{id}/resume", post(submitters::resume))
-        .route("/submitters/{id}/unprotect", post(submitters::unprotect));
+        .route("/submitters/{id}/nonces", get(operate::nonces))
+        .route("/submitters/{id}/pause", post(operate::pause))
+        .route("/submitters/{id}/resume", post(operate::resume))
+        .route("/submitters/{id}/unprotect", post(operate::unprotect))
+        .route("/submitters/{id}/reset-nonce", post(operate::reset_nonce))
+        .route("/submitters/{id}/drain", post(operate::drain));
     Router::new()
         .nest("/api/v1", api)
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::document))
         .route("/docs/errors/{code}", get(pages::error))
         .fallback(|| async { Problem::new(Code::NotFound, "there is nothing at this address") })
         .method_not_allowed_fallback(|| async {

@@ -1,7 +1,7 @@
 //! Identifiers in paths and queries.
 
 use alloy_primitives::B256;
-use gapless_core::ids::{Order, TxId};
+use gapless_core::ids::{CommandId, Nonce, Order, TxId};
 use gapless_core::state::TxState;
 
 use crate::near::nearest;
@@ -13,6 +13,21 @@ pub(crate) fn tx_id(text: &str) -> Result<TxId, Problem> {
     parsed.map_err(|_| {
         Problem::invalid("a transaction's id is a UUID; it was in the answer to POST /api/v1/tx")
     })
+}
+
+/// A command's id.
+pub(crate) fn command_id(text: &str) -> Result<CommandId, Problem> {
+    let parsed = text.parse().map(CommandId);
+    parsed.map_err(|_| Problem::invalid("a command's id is a UUID; it was in the answer to the command"))
+}
+
+/// A nonce in a query, decimal or 0x-hex.
+pub(crate) fn nonce(name: &str, text: &str) -> Result<Nonce, Problem> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map(Nonce).map_err(|_| Problem::invalid(format!("`{name}` must be a nonce, decimal or 0x-hex")))
 }
 
 /// A transaction's hash.

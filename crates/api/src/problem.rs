@@ -84,6 +84,12 @@ codes! {
     NonceMismatch = "nonce-mismatch", CONFLICT, "The nonce is not the expected one", false;
     /// Nothing to acknowledge.
     NotProtected = "not-protected", CONFLICT, "The submitter is not protected", false;
+    /// Nothing changes it any more.
+    AlreadyFinal = "already-final", CONFLICT, "The transaction has ended", false;
+    /// Bytes that could still be mined are in the way.
+    AttemptsOutstanding = "attempts-outstanding", CONFLICT, "Stored attempts could still be mined", true;
+    /// The lane said no.
+    CommandRefused = "command-refused", CONFLICT, "The lane refused the command", false;
     /// The cursor's history is gone.
     CursorExpired = "cursor-expired", GONE, "The cursor is outdated", false;
     /// Too long.
@@ -92,6 +98,8 @@ codes! {
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The content type is not supported", false;
     /// The id belongs to another request.
     RequestMismatch = "request-mismatch", UNPROCESSABLE_ENTITY, "The requestId belongs to another request", false;
+    /// No node would take it in the place of what was sent.
+    FeeTooLow = "fee-too-low", UNPROCESSABLE_ENTITY, "The fees do not outbid what was sent before", false;
     /// Too much waits already.
     QueueFull = "queue-full", TOO_MANY_REQUESTS, "The submitter's queue is full", true;
     /// Something is stored that cannot be read.
@@ -192,6 +200,11 @@ impl From<Refusal> for Problem {
             Refusal::UnknownTransaction => Self::new(Code::UnknownTransaction, detail),
             Refusal::Mismatch(tx_id) => {
                 Self::new(Code::RequestMismatch, detail).with("txId", json!(tx_id.to_string()))
+            }
+            Refusal::AlreadyFinal(state) => Self::new(Code::AlreadyFinal, detail).with("state", json!(state)),
+            Refusal::FeeTooLow { total, tip } => {
+                let needed = json!({ "maxFeePerGas": total, "maxPriorityFeePerGas": tip });
+                Self::new(Code::FeeTooLow, detail).with("needed", needed)
             }
             Refusal::Protected => Self::new(Code::SubmitterProtected, detail),
             Refusal::Paused => Self::new(Code::SubmitterPaused, detail),

@@ -9,8 +9,11 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use gapless_core::ids::{RequestId, Seq};
 use gapless_core::ports::store::TxFilter;
+use gapless_core::record::TxRecord;
+use gapless_engine::Refusal;
+use gapless_engine::explain::Explanation;
 use gapless_engine::handle::{Request, Submitted};
-use gapless_engine::view::TxView;
+use gapless_engine::view::{AttemptView, OperatorView, TxView};
 use serde::Serialize;
 
 use crate::auth::{Caller, KeyScope};
@@ -83,12 +86,53 @@ pub(crate) async fn submit(
     })
 }
 
-/// A view, if it is the caller's business. What is not does not exist.
-fn shown(caller: &Caller, view: TxView) -> Result<Json<TxView>, Problem> {
-    if caller.sees(&view.submitter) {
-        return Ok(Json(view));
+/// A view, and what operators see beside it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    view: TxView,
+    #[serde(flatten)]
+    operator: Option<OperatorView>,
+}
+
+/// Who looks, and how much of it they want to see.
+struct Looker {
+    caller: Caller,
+    params: Params,
+    operator: bool,
+}
+
+impl Looker {
+    /// Reads the query; `view=operator` needs its own scope.
+    fn read(state: &ApiState, uri: &Uri, headers: &HeaderMap, known: &[&str]) -> Result<Self, Problem> {
+        state.caller_with(headers, &[KeyScope::Read, KeyScope::Operate])?;
+        let params = Params::read(uri, &[known, &["view"]].concat())?;
+        let operator = match params.one("view")? {
+            None => false,
+            Some("operator") => true,
+            Some(_) => return Err(Problem::invalid("`view` is `operator` or absent")),
+        };
+        let caller = state.caller(headers, if operator { KeyScope::Operate } else { KeyScope::Read })?;
+        Ok(Self { caller, params, operator })
     }
-    Err(Problem::new(Code::UnknownTransaction, "no such transaction"))
+
+    /// A view, if it is the caller's business. What is not does not exist.
+    async fn shown(&self, state: &ApiState, view: TxView) -> Result<Json<Shown>, Problem> {
+        if !self.caller.sees(&view.submitter) {
+            return Err(Refusal::UnknownTransaction.into());
+        }
+        let operator = match self.operator {
+            true => Some(state.handle.operator_view(&state.handle.record(view.tx_id).await?).await?),
+            false => None,
+        };
+        Ok(Json(Shown { view, operator }))
+    }
+}
+
+/// A transaction of a path, if it is the caller's business. What is not does not exist.
+pub(crate) async fn record(state: &ApiState, caller: &Caller, tx_id: &str) -> Result<TxRecord, Problem> {
+    let tx = state.handle.record(parse::tx_id(tx_id)?).await?;
+    if caller.sees(&tx.request.submitter) { Ok(tx) } else { Err(Refusal::UnknownTransaction.into()) }
 }
 
 /// `GET /tx/{txId}`
@@ -97,21 +141,20 @@ pub(crate) async fn one(
     Path(tx_id): Path<String>,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Json<TxView>, Problem> {
-    let caller = state.caller(&headers, KeyScope::Read)?;
-    let params = Params::read(&uri, &["wait", "after"])?;
+) -> Result<Json<Shown>, Problem> {
+    let looker = Looker::read(&state, &uri, &headers, &["wait", "after"])?;
     let tx_id = parse::tx_id(&tx_id)?;
-    let after = params.one("after")?.map(str::parse).transpose();
+    let after = looker.params.one("after")?.map(str::parse).transpose();
     let after = after.map_err(|_| Problem::invalid("`after` is the `seq` of an earlier view"))?.map(Seq);
-    let Some(wait) = params.one("wait")? else {
-        return shown(&caller, state.handle.tx(tx_id).await?);
+    let Some(wait) = looker.params.one("wait")? else {
+        return looker.shown(&state, state.handle.tx(tx_id).await?).await;
     };
     let wait = duration::parse(wait).map_err(|error| Problem::invalid(format!("wait: {error}")))?;
     let waited = tokio::select! {
         waited = state.handle.wait(tx_id, after, wait.min(MOST_WAIT)) => waited,
         () = state.stopping.cancelled() => state.handle.tx(tx_id).await,
     };
-    shown(&caller, waited?)
+    looker.shown(&state, waited?).await
 }
 
 /// `GET /tx/by-request`
@@ -119,23 +162,45 @@ pub(crate) async fn by_request(
     State(state): State<ApiState>,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Json<TxView>, Problem> {
-    let caller = state.caller(&headers, KeyScope::Read)?;
-    let params = Params::read(&uri, &["submitter", "requestId"])?;
-    let submitter = resolve::submitter(&state.handle, params.required("submitter")?).await?;
-    let request_id = RequestId::parse(params.required("requestId")?);
+) -> Result<Json<Shown>, Problem> {
+    let looker = Looker::read(&state, &uri, &headers, &["submitter", "requestId"])?;
+    let submitter = resolve::submitter(&state.handle, looker.params.required("submitter")?).await?;
+    let request_id = RequestId::parse(looker.params.required("requestId")?);
     let request_id = request_id.map_err(|error| Problem::invalid(error.to_string()))?;
-    shown(&caller, state.handle.by_request(&submitter, &request_id).await?)
+    looker.shown(&state, state.handle.by_request(&submitter, &request_id).await?).await
 }
 
 /// `GET /tx/by-hash/{hash}`
 pub(crate) async fn by_hash(
     State(state): State<ApiState>,
     Path(hash): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
-) -> Result<Json<TxView>, Problem> {
+) -> Result<Json<Shown>, Problem> {
+    let looker = Looker::read(&state, &uri, &headers, &[])?;
+    looker.shown(&state, state.handle.by_hash(parse::hash(&hash)?).await?).await
+}
+
+/// `GET /tx/{txId}/attempts`
+pub(crate) async fn attempts(
+    State(state): State<ApiState>,
+    Path(tx_id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Vec<AttemptView>>, Problem> {
     let caller = state.caller(&headers, KeyScope::Read)?;
-    shown(&caller, state.handle.by_hash(parse::hash(&hash)?).await?)
+    let tx = record(&state, &caller, &tx_id).await?;
+    Ok(Json(state.handle.attempts(&tx).await?))
+}
+
+/// `GET /tx/{txId}/explain`
+pub(crate) async fn explain(
+    State(state): State<ApiState>,
+    Path(tx_id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Explanation>, Problem> {
+    let caller = state.caller(&headers, KeyScope::Read)?;
+    let tx = record(&state, &caller, &tx_id).await?;
+    Ok(Json(state.handle.explain(&tx).await?))
 }
 
 /// `GET /tx`

@@ -10,6 +10,7 @@ use gapless_core::limits::MAX_METADATA_BYTES;
 use gapless_core::record::Metadata;
 use gapless_core::submitter::parse_evm_address;
 use gapless_core::time::Timestamp;
+use gapless_engine::commands::Resolution;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -102,13 +103,7 @@ impl TxBody {
             })?),
             None => None,
         };
-        let payload = Payload {
-            to: self.payload.to.map(|to| to.0),
-            value: self.payload.value.unwrap_or_default(),
-            data: self.payload.data.map(|data| Bytes::from(data.0)).unwrap_or_default(),
-            gas_limit: self.payload.gas_limit,
-            access_list: access_list(self.payload.access_list.unwrap_or_default())?,
-        };
+        let payload = self.payload.into_payload()?;
         let options = Options {
             fees: self.fees.unwrap_or_default(),
             speed: self.speed.unwrap_or_default(),
@@ -117,6 +112,18 @@ impl TxBody {
         };
         let Self { submitter, request_id, .. } = self;
         Ok(Parts { submitter, request_id, intent: Intent { payload, options }, metadata })
+    }
+}
+
+impl PayloadBody {
+    fn into_payload(self) -> Result<Payload, Problem> {
+        Ok(Payload {
+            to: self.to.map(|to| to.0),
+            value: self.value.unwrap_or_default(),
+            data: self.data.map(|data| Bytes::from(data.0)).unwrap_or_default(),
+            gas_limit: self.gas_limit,
+            access_list: access_list(self.access_list.unwrap_or_default())?,
+        })
     }
 }
 
@@ -130,6 +137,42 @@ fn access_list(items: Vec<AccessBody>) -> Result<Vec<AccessListItem>, Problem> {
         Ok(AccessListItem { address: item.address.0, storage_keys })
     };
     items.into_iter().map(item).collect()
+}
+
+/// The body of `POST /tx/{txId}/replace`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReplaceBody {
+    #[serde(default)]
+    payload: Option<PayloadBody>,
+    #[serde(default)]
+    fees: Option<FeeWishes>,
+}
+
+impl ReplaceBody {
+    /// Into the domain's types; something must be asked for.
+    pub(crate) fn into_parts(self) -> Result<(Option<Payload>, Option<FeeWishes>), Problem> {
+        let payload = self.payload.map(PayloadBody::into_payload).transpose()?;
+        if payload.is_none() && self.fees.is_none_or(|fees| fees == FeeWishes::default()) {
+            return Err(Problem::invalid("nothing to replace: give `payload`, `fees` or both"));
+        }
+        Ok((payload, self.fees))
+    }
+}
+
+/// The body of `POST /tx/{txId}/resolve`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResolveBody {
+    pub(crate) action: Resolution,
+}
+
+/// The body of `POST /submitters/{id}/reset-nonce`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResetBody {
+    #[serde(default)]
+    pub(crate) force: bool,
 }
 
 /// The body of `POST /submitters`.

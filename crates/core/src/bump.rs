@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::attempt::StoredAttempt;
-use crate::fees::{FeeCaps, Fees, GasPrice};
+use crate::fees::{FeeCaps, FeeWishes, Fees, GasPrice};
 use crate::ports::policy::{BumpContext, GasBumpPolicy};
 
 /// By how much a bid exceeds the last one, in millionths.
@@ -70,6 +70,19 @@ impl Dearest {
     #[must_use]
     pub const fn price(fees: Fees) -> Self {
         Self { ceiling: fees.ceiling(), tip: fees.tip() }
+    }
+
+    /// Whether fees asked for could be enough: what is not said is quoted to be.
+    #[must_use]
+    pub fn admits(&self, wishes: FeeWishes) -> bool {
+        let any = GasPrice(u128::MAX);
+        self.is_outbid_by(match wishes.gas_price {
+            Some(gas_price) => Fees::Legacy { gas_price },
+            None => Fees::Dynamic {
+                max_fee_per_gas: wishes.max_fee_per_gas.unwrap_or(any),
+                max_priority_fee_per_gas: wishes.max_priority_fee_per_gas.unwrap_or(any),
+            },
+        })
     }
 
     /// Whether fees are enough to take its place in a pool.

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use gapless_core::command::{CommandReceipt, NewCommand, Verb};
 use gapless_core::event::{Event, EventCursor, EventPage};
+use gapless_core::fees::GasPrice;
 use gapless_core::ids::{CommandId, IdError, RequestId, Scope, Seq, TxId};
 use gapless_core::intent::IntentError;
 use gapless_core::ports::chain::EndpointStatus;
 use gapless_core::ports::clock::Clock;
 use gapless_core::ports::store::{Registered, Store, StoreError, StoreResult, TxFilter};
 use gapless_core::record::TxRecord;
+use gapless_core::state::TxState;
 use gapless_core::submitter::{ChainId, SubmitterId};
 use gapless_core::text::NodeText;
 use serde_json::Value;
@@ -58,6 +60,19 @@ pub enum Refusal {
         /// How many may.
         limit: u64,
     },
+    /// It has ended; nothing changes it any more.
+    #[error("the transaction has ended as {0}; nothing changes it any more")]
+    AlreadyFinal(TxState),
+    /// The fees asked for would not take the place of what was sent before.
+    #[error(
+        "the fees asked for do not outbid what was sent before; a node wants at least maxFeePerGas {total} and maxPriorityFeePerGas {tip}"
+    )]
+    FeeTooLow {
+        /// The least total (or legacy price) that would.
+        total: GasPrice,
+        /// The least tip.
+        tip: GasPrice,
+    },
     /// Another node leads this submitter.
     #[error("{}", leader(.owner.as_deref()))]
     NotLeader {
@@ -86,6 +101,8 @@ impl Refusal {
             Self::Paused => "submitter-paused",
             Self::QueueFull { .. } => "queue-full",
             Self::NotLeader { .. } => "not-leader",
+            Self::AlreadyFinal(_) => "already-final",
+            Self::FeeTooLow { .. } => "fee-too-low",
             Self::Poison(_) => "invalid-request",
             Self::Store(error) => error.code(),
         }
@@ -94,7 +111,8 @@ impl Refusal {
     /// What the metrics call it.
     pub(crate) const fn result(&self) -> &'static str {
         match self {
-            Self::Intent(_) | Self::Id(_) => "invalid",
+            // The last two are refusals of commands; no create call gets them.
+            Self::Intent(_) | Self::Id(_) | Self::AlreadyFinal(_) | Self::FeeTooLow { .. } => "invalid",
             Self::UnknownSubmitter => "unknown_submitter",
             Self::UnknownTransaction => "unknown_transaction",
             Self::Mismatch(_) => "mismatch",
@@ -157,13 +175,18 @@ impl Handle {
     pub fn view(&self, tx: &TxRecord) -> TxView {
         let submitter = &tx.request.submitter;
         let ring = self.heads.get(&submitter.chain()).map(Heads::ring);
-        let required = self.registry.submitter(submitter).map_or(0, |s| s.settings.confirmations);
+        let required = self.registry.settings(submitter).confirmations;
         TxView::of(tx, ring.as_deref(), required)
+    }
+
+    /// One transaction as it is stored.
+    pub async fn record(&self, tx_id: TxId) -> Result<TxRecord, Refusal> {
+        self.store.tx(tx_id).await?.ok_or(Refusal::UnknownTransaction)
     }
 
     /// One transaction.
     pub async fn tx(&self, tx_id: TxId) -> Result<TxView, Refusal> {
-        Ok(self.view(&self.store.tx(tx_id).await?.ok_or(Refusal::UnknownTransaction)?))
+        self.shown_now(&self.record(tx_id).await?).await
     }
 
     /// Waits until a transaction's event number passes `after` (default: the present one), or it ends.
@@ -171,10 +194,10 @@ impl Handle {
         let deadline = self.clock.tick().plus(most);
         let mut after = after;
         loop {
-            let tx = self.store.tx(tx_id).await?.ok_or(Refusal::UnknownTransaction)?;
+            let tx = self.record(tx_id).await?;
             let passed = tx.facts.seq > *after.get_or_insert(tx.facts.seq);
             if passed || tx.facts.state.is_terminal() || self.clock.tick() >= deadline {
-                return Ok(self.view(&tx));
+                return self.shown_now(&tx).await;
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -187,12 +210,13 @@ impl Handle {
         request_id: &RequestId,
     ) -> Result<TxView, Refusal> {
         let found = self.store.tx_by_request(&Scope::from(submitter), request_id).await?;
-        Ok(self.view(&found.ok_or(Refusal::UnknownTransaction)?))
+        self.shown_now(&found.ok_or(Refusal::UnknownTransaction)?).await
     }
 
     /// The transaction of any attempt's hash.
     pub async fn by_hash(&self, hash: alloy_primitives::B256) -> Result<TxView, Refusal> {
-        Ok(self.view(&self.store.tx_by_hash(hash).await?.ok_or(Refusal::UnknownTransaction)?))
+        let found = self.store.tx_by_hash(hash).await?;
+        self.shown_now(&found.ok_or(Refusal::UnknownTransaction)?).await
     }
 
     /// Transactions in order of acceptance, with the order of the last for the next page.

@@ -70,6 +70,13 @@ impl Registry {
         known.then(|| submitters.get(id).cloned().unwrap_or_else(unsigned))
     }
 
+    /// The settings of a submitter, whether or not this process can reach its chain.
+    #[must_use]
+    pub fn settings(&self, id: &SubmitterId) -> LaneSettings {
+        let submitters = self.submitters.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        submitters.get(id).map_or_else(|| self.defaults.clone(), |submitter| submitter.settings.clone())
+    }
+
     /// All configured submitters.
     #[must_use]
     pub fn submitters(&self) -> Vec<Submitter> {

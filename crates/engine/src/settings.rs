@@ -78,10 +78,21 @@ pub struct LaneSettings {
     pub health: HealthRules,
 }
 
+/// What development chains do without being told.
+const LOCAL_DEPTH: u64 = 12;
+
 /// As good as never.
 const NEVER: Duration = Duration::from_secs(86_400 * 365);
 
 impl LaneSettings {
+    /// How deep the use of a nonce by anything but its own attempt must lie (invariant *patient*).
+    #[must_use]
+    pub fn patience(&self, chain: &ChainId) -> u64 {
+        let floor = finality_floor(chain);
+        let default = if floor == 0 { LOCAL_DEPTH } else { floor };
+        self.confirmations.max(self.finality_depth.unwrap_or(default).max(floor))
+    }
+
     /// When the same bytes are due again although a node has them.
     #[must_use]
     pub const fn resubmit_after(&self) -> Duration {

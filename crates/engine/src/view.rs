@@ -1,12 +1,13 @@
 //! What the outside sees of a transaction, as the contract names it. The nonce is not in the plain view.
 //! A submitter's view is in [`submitter`].
 
+mod attempt;
+mod operator;
 mod submitter;
 
-use gapless_core::attempt::StoredAttempt;
 use gapless_core::fees::{Gas, GasPrice};
 use gapless_core::ids::{RequestId, Seq, TxId};
-use gapless_core::record::{Failure, MinedAs, TxRecord};
+use gapless_core::record::{Failure, Mined, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxState};
 use gapless_core::submitter::SubmitterId;
 use gapless_core::time::Timestamp;
@@ -16,6 +17,8 @@ use serde_json::value::RawValue;
 
 use crate::heads::Ring;
 
+pub use attempt::{AttemptView, OutcomeView};
+pub use operator::OperatorView;
 pub(crate) use submitter::Surroundings;
 pub use submitter::{ProtectView, SubmitterView};
 
@@ -101,6 +104,13 @@ impl TxView {
         let (request, facts) = (&tx.request, &tx.facts);
         let mined = facts.mined.as_ref();
         let number = |n: u64| Gas(n);
+        let confirmations = mined.map(|m| confirmations(m, ring, required));
+        // A lane does not write what the head tells; the rest of a wait is told where one transaction is asked for.
+        let wait_reason = match &confirmations {
+            _ if facts.state.is_terminal() => None,
+            Some(seen) => Some(WaitReason::Confirming { count: seen.count, required }),
+            None => facts.wait.clone(),
+        };
         Self {
             tx_id: tx.tx_id(),
             submitter: request.submitter.clone(),
@@ -119,9 +129,9 @@ impl TxView {
                 effective_gas_price: m.effective_gas_price,
                 contract_address: m.contract_address,
             }),
-            confirmations: mined.map(|m| confirmations(m.block_number, ring, required)),
+            confirmations,
             failure: facts.failure.clone(),
-            wait_reason: facts.wait.clone(),
+            wait_reason,
             created_at: tx.created_at,
             updated_at: tx.updated_at,
             submitted_at: facts.bound_at,
@@ -135,38 +145,14 @@ impl TxView {
     }
 }
 
-fn confirmations(block: u64, ring: Option<&Ring>, required: u64) -> ConfirmationsView {
-    let head = ring.and_then(|ring| ring.head()).map_or(block, |head| head.this.number);
+/// The blocks after inclusion, as far as they are kept. A block that was replaced has none.
+fn confirmations(mined: &Mined, ring: Option<&Ring>, required: u64) -> ConfirmationsView {
+    let block = mined.block_number;
+    let stands = ring.and_then(|ring| ring.hash_at(block)).is_none_or(|hash| hash == mined.block_hash);
+    let head = ring.filter(|_| stands).and_then(|ring| ring.head()).map_or(block, |head| head.this.number);
     let count = head.saturating_sub(block);
     let last = block.saturating_add(count.min(LISTED));
     let listed = (block + 1..=last).filter_map(|n| ring.and_then(|r| r.hash_at(n)).map(|hash| (n, hash)));
     let blocks = listed.map(|(n, hash)| BlockView { number: Gas(n), hash }).collect();
     ConfirmationsView { count, required, new_fork: true, blocks }
-}
-
-/// One attempt, for operators.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AttemptView {
-    hash: alloy_primitives::B256,
-    kind: gapless_core::attempt::AttemptKind,
-    tx_id: Option<TxId>,
-    route: gapless_core::attempt::Route,
-    fees: gapless_core::fees::Fees,
-    at: Timestamp,
-    outcome: Option<gapless_core::attempt::Refusal>,
-}
-
-impl From<&StoredAttempt> for AttemptView {
-    fn from(attempt: &StoredAttempt) -> Self {
-        Self {
-            hash: attempt.hash,
-            kind: attempt.kind,
-            tx_id: attempt.tx_id,
-            route: attempt.route,
-            fees: attempt.fees,
-            at: attempt.stored_at,
-            outcome: attempt.refusal.clone(),
-        }
-    }
 }

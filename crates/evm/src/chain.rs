@@ -12,8 +12,8 @@ use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
-    Block, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote, Receipt,
-    Sighting,
+    Block, BlockRef, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote,
+    Receipt, Sighting, Tag,
 };
 use gapless_core::submitter::SubmitterId;
 use gapless_core::text::NodeText;
@@ -22,13 +22,15 @@ use serde_json::{Value, json};
 
 use crate::decode::{self, BlockHash, BlockName, WireBlock, WireBody};
 use crate::estimate::estimate;
-use crate::options::{EvmError, EvmOptions};
+use crate::options::{EvmError, EvmOptions, Placed};
 use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
+use crate::rpc::feed::Feed;
 use crate::rpc::pool::{Pool, ReadError, value};
-use crate::rpc::{Call, Identity, Quarantine, Reply, Strictness, Trouble};
+use crate::rpc::{Call, Identity, Quarantine, Reply, RpcError, Strictness, Trouble};
 use crate::send::{Manner, send};
+use crate::tags;
 use crate::unknown::UnknownTexts;
 
 /// How often counts are read again when a block came in between.
@@ -39,6 +41,7 @@ const COUNT_READS: usize = 3;
 pub struct EvmChain {
     public: Pool,
     private: Pool,
+    feed: Feed,
     manner: Manner,
     market: MarketCache,
     unknown: UnknownTexts,
@@ -49,17 +52,19 @@ impl EvmChain {
     pub fn new(options: &EvmOptions) -> Result<Self, EvmError> {
         options.check()?;
         let identity = Arc::new(Identity::new(options.chain_id, options.expected_genesis, options.recheck));
-        let pool = |addresses: &[String], from: usize, strictness| {
-            let endpoint = |(place, address): (usize, &String)| {
-                let http = Http::new(address, from + place, options.timeout, options.max_in_flight)?;
-                Ok(Arc::new(Endpoint::new(http)))
-            };
-            let endpoints = addresses.iter().enumerate().map(endpoint).collect::<Result<_, EvmError>>()?;
+        let http = |at: &Placed| Http::new(&at.address, at.place, options.timeout, options.max_in_flight);
+        let pool = |addresses: &[Placed], strictness| {
+            let endpoint = |at| Ok(Arc::new(Endpoint::new(http(at)?)));
+            let endpoints = addresses.iter().map(endpoint).collect::<Result<_, EvmError>>()?;
             Ok(Pool::new(endpoints, Arc::clone(&identity), strictness, options.timeout))
         };
+        let (requests, sockets) = options.by_use();
         Ok(Self {
-            public: pool(&options.endpoints, 1, Strictness::MustTell)?,
-            private: pool(&options.private_endpoints, 1 + options.endpoints.len(), Strictness::MayDecline)?,
+            public: pool(&requests, Strictness::MustTell)?,
+            private: pool(&options.private(), Strictness::MayDecline)?,
+            feed: Feed::new(
+                sockets.iter().map(|at| http(at).map(Arc::new)).collect::<Result<_, EvmError>>()?,
+            ),
             manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
             market: MarketCache::default(),
             unknown: UnknownTexts::default(),
@@ -122,7 +127,7 @@ impl EvmChain {
         let pending: Quantity<u64> = decode::required(value(replies, 2)?)?;
         let after: Quantity<u64> = decode::required(value(replies, 3)?)?;
         let at = head.named();
-        self.public.saw_head(endpoint, at.number);
+        endpoint.saw_head(at.number);
         let counts = Counts { at, latest: Nonce(latest.0), pending: Nonce(pending.0) };
         Ok((counts, after.0 == at.number))
     }
@@ -172,11 +177,12 @@ impl Chain for EvmChain {
     }
 
     async fn head(&self) -> ChainResult<Block> {
+        self.public.compare_heads();
         self.public
             .read(&[Call::new("eth_getBlockByNumber", json!(["latest", false]))], |endpoint, replies| {
                 let block: WireBlock = decode::required(value(replies, 0)?)?;
                 let block = Block::from(block);
-                self.public.saw_head(endpoint, block.this.number);
+                endpoint.saw_head(block.this.number);
                 Ok(block)
             })
             .await
@@ -260,6 +266,26 @@ impl Chain for EvmChain {
         Ok(quote(market, options))
     }
 
+    async fn tagged(&self, tag: Tag) -> ChainResult<Option<BlockRef>> {
+        let calls = [
+            Call::new("eth_getBlockByNumber", json!([tag.name(), false])),
+            Call::new("eth_blockNumber", json!([])),
+        ];
+        self.public
+            .read(&calls, |endpoint, replies| {
+                let head: Quantity<u64> = decode::required(value(replies, 1)?)?;
+                endpoint.saw_head(head.0);
+                if let Some(Err(RpcError::Node(error))) = replies.first()
+                    && tags::is_unknown(error)
+                {
+                    return Ok(None);
+                }
+                let block: Option<BlockName> = decode::optional(value(replies, 0)?)?;
+                Ok(block.map(|block| block.named()))
+            })
+            .await
+    }
+
     async fn pooled(&self, hashes: &[B256]) -> ChainResult<Vec<bool>> {
         let calls: Vec<Call> =
             hashes.iter().map(|hash| Call::new("eth_getTransactionByHash", json!([hash]))).collect();
@@ -272,6 +298,10 @@ impl Chain for EvmChain {
 
     fn contents(&self, raw: &Bytes) -> Option<Contents> {
         crate::signer::tx::contents(raw)
+    }
+
+    async fn head_hint(&self) {
+        self.feed.hint().await;
     }
 
     async fn genesis(&self) -> ChainResult<B256> {

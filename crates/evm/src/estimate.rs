@@ -64,7 +64,7 @@ pub(crate) async fn estimate(pool: &Pool, from: Address, payload: &Payload) -> C
                         Ok(raw) => decode::required(raw)?,
                         Err(error) => return Err(Trouble::malformed(format!("no head: {error}")).into()),
                     };
-                    pool.saw_head(endpoint, head.named().number);
+                    endpoint.saw_head(head.named().number);
                     Ok(Estimate::Reverts { reason: revert::reason(error), at: head.named() })
                 }
                 Verdict::Poor => Ok(Estimate::Unaffordable { reason: error.text() }),

@@ -21,6 +21,7 @@ mod revert;
 mod rpc;
 mod send;
 mod signer;
+mod tags;
 mod unknown;
 
 pub use chain::EvmChain;

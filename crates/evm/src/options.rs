@@ -14,7 +14,8 @@ pub(crate) const MAX_BATCH: usize = 100;
 pub struct EvmOptions {
     /// The chain's EIP-155 number; an endpoint that answers another is never used.
     pub chain_id: u64,
-    /// Public endpoints (`http://` or `https://`), the preferred first.
+    /// Public endpoints, the preferred first. Requests go to `http://` and `https://` addresses; `ws://` and `wss://`
+    /// addresses are listened to for hints of new heads, and where there are no others, requests go to them over HTTP.
     pub endpoints: Vec<String>,
     /// Endpoints for attempts on the private route. Those go nowhere else.
     pub private_endpoints: Vec<String>,
@@ -49,6 +50,24 @@ impl EvmOptions {
         }
     }
 
+    /// Where requests go, and where hints of heads come from.
+    pub(crate) fn by_use(&self) -> (Vec<Placed>, Vec<Placed>) {
+        let (mut requests, mut sockets) = (Vec::new(), Vec::new());
+        for (place, address) in (1..).zip(&self.endpoints) {
+            match socket_over_http(address) {
+                Some(address) => sockets.push(Placed { place, address }),
+                None => requests.push(Placed { place, address: address.clone() }),
+            }
+        }
+        (if requests.is_empty() { sockets.clone() } else { requests }, sockets)
+    }
+
+    /// Where private bytes go.
+    pub(crate) fn private(&self) -> Vec<Placed> {
+        let places = 1 + self.endpoints.len()..;
+        places.zip(&self.private_endpoints).map(|(place, it)| Placed { place, address: it.clone() }).collect()
+    }
+
     pub(crate) fn check(&self) -> Result<(), EvmError> {
         if self.endpoints.is_empty() {
             return Err(EvmError::NoEndpoint);
@@ -64,6 +83,24 @@ impl EvmOptions {
             Some((option, _)) => Err(EvmError::OutOfRange { option }),
             None => Ok(()),
         }
+    }
+}
+
+/// An HTTP address, and its place from 1 among all that are configured. Not to be shown: it may carry a key.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub(crate) struct Placed {
+    pub(crate) place: usize,
+    pub(crate) address: String,
+}
+
+/// A socket's address as the HTTP address of the same server.
+fn socket_over_http(address: &str) -> Option<String> {
+    let (scheme, rest) = address.split_once("://")?;
+    match scheme.to_ascii_lowercase().as_str() {
+        "ws" => Some(format!("http://{rest}")),
+        "wss" => Some(format!("https://{rest}")),
+        _ => None,
     }
 }
 
@@ -90,8 +127,8 @@ pub enum EvmError {
     /// None given.
     #[error("no endpoint is configured")]
     NoEndpoint,
-    /// Not an HTTP address. Its text may hold a key, so its place is named instead.
-    #[error("endpoint number {place} is not an http:// or https:// address")]
+    /// Not an address. Its text may hold a key, so its place is named instead.
+    #[error("endpoint number {place} is not an http://, https://, ws:// or wss:// address")]
     Address {
         /// From 1, in the order configured.
         place: usize,
@@ -120,5 +157,20 @@ impl EvmError {
             Self::NoEndpoint | Self::Address { .. } | Self::OutOfRange { .. } => "config-invalid",
             Self::Client { .. } => "http-client",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_give_hints_and_take_requests_only_where_nobody_else_does() {
+        let place = |place, address: &str| Placed { place, address: address.to_owned() };
+        let mixed = EvmOptions::new(1, ["http://a", "WSS://b/k?x=ws://c", "https://d"]);
+        let sockets = vec![place(2, "https://b/k?x=ws://c")];
+        assert_eq!(mixed.by_use(), (vec![place(1, "http://a"), place(3, "https://d")], sockets));
+        let alone = EvmOptions::new(1, ["ws://a:1"]);
+        assert_eq!(alone.by_use(), (vec![place(1, "http://a:1")], vec![place(1, "http://a:1")]));
     }
 }

@@ -5,8 +5,10 @@
 //! lost (both [`Trouble`]).
 
 pub(crate) mod endpoint;
+pub(crate) mod feed;
 mod health;
 pub(crate) mod pool;
+mod socket;
 mod verify;
 pub(crate) mod wire;
 

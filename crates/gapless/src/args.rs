@@ -46,6 +46,13 @@ pub(crate) enum Command {
     /// Look at transactions that do not move
     #[command(subcommand)]
     Stuck(StuckCommand),
+    /// Write the API's OpenAPI document
+    Openapi,
+    /// Write a completion script for a shell
+    Completions {
+        /// For which
+        shell: clap_complete::Shell,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -109,6 +116,52 @@ pub(crate) enum TxCommand {
         /// Its id
         id: String,
     },
+    /// Ask for a transaction's withdrawal: at once if it was not sent, else a placeholder competes for its nonce
+    Cancel {
+        /// Its id
+        id: String,
+    },
+    /// Put another payload, or other fees, in a transaction's place
+    Replace(ReplaceOptions),
+    /// Tell why a transaction is where it is, what shows it, and what happens next
+    Explain {
+        /// Its id
+        id: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplaceOptions {
+    /// Its id
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) change: ChangeOptions,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct ChangeOptions {
+    /// Receiver of the new payload; a payload replaces the old one as a whole
+    #[arg(long)]
+    pub(crate) to: Option<String>,
+    /// Wei of the new payload, decimal or 0x-hex
+    #[arg(long)]
+    pub(crate) value: Option<String>,
+    /// Calldata of the new payload, 0x-hex
+    #[arg(long)]
+    pub(crate) data: Option<String>,
+    /// Gas limit of the new payload
+    #[arg(long)]
+    pub(crate) gas_limit: Option<String>,
+    /// The most to pay per gas, in wei
+    #[arg(long, value_name = "WEI")]
+    pub(crate) max_fee_per_gas: Option<String>,
+    /// The most to tip per gas, in wei
+    #[arg(long, value_name = "WEI")]
+    pub(crate) max_priority_fee_per_gas: Option<String>,
+    /// The price per gas on a chain without EIP-1559, in wei
+    #[arg(long, value_name = "WEI")]
+    pub(crate) gas_price: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -167,6 +220,30 @@ pub(crate) enum SubmitterCommand {
         /// The foreign nonce, as `submitter show` tells it
         #[arg(long, value_name = "NONCE")]
         acknowledged_nonce: u64,
+    },
+    /// Read the nonce from the chain again
+    ResetNonce {
+        /// Which
+        submitter: String,
+        /// Although stored attempts could still be mined: their slots stay bound, their transactions become STUCK
+        #[arg(long)]
+        force: bool,
+    },
+    /// Cancel everything that can be cancelled
+    Drain {
+        /// Which
+        submitter: String,
+    },
+    /// Show what became of each nonce
+    Nonces {
+        /// Which
+        submitter: String,
+        /// The first to show
+        #[arg(long, value_name = "NONCE")]
+        from: Option<u64>,
+        /// The first not to show any more
+        #[arg(long, value_name = "NONCE")]
+        to: Option<u64>,
     },
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod stuck;
 pub(crate) mod submitter;
+mod table;
 pub(crate) mod tx;
 
 use anyhow::{Context, bail};

@@ -19,7 +19,7 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::args::{Args, Command};
 
@@ -52,6 +52,14 @@ async fn run(args: Args) -> anyhow::Result<()> {
         }
         Command::Stuck(command) => {
             client::stuck::run(&client::Client::new(&args.url, args.json)?, command).await
+        }
+        Command::Openapi => {
+            print!("{}", gapless_api::openapi::DOCUMENT);
+            Ok(())
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "gapless", &mut std::io::stdout());
+            Ok(())
         }
     }
 }

@@ -85,13 +85,13 @@ async fn live(world: Arc<World>) {
                 world.breaks(Violation::world("a client died"));
             }
         }
-        while let Some(waiting) = unconfirmed(&world).await {
+        while let Some(waiting) = unended(&world).await {
             world.waits_for(waiting);
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
     if tokio::time::timeout(bound, all).await.is_err() {
-        let what = format!("{bound:?} after the last fault, still not confirmed: {}", world.waiting());
+        let what = format!("{bound:?} after the last fault, still not over: {}", world.waiting());
         return world.breaks(Violation::new(Invariant::Progress, what));
     }
     drain(&world, &nodes).await;
@@ -99,13 +99,13 @@ async fn live(world: Arc<World>) {
     finally(&world).await;
 }
 
-/// What is not confirmed yet, in words.
-async fn unconfirmed(world: &World) -> Option<String> {
+/// What has not ended yet, in words.
+async fn unended(world: &World) -> Option<String> {
     let filter = TxFilter { limit: 1_000, ..TxFilter::default() };
     let txs = world.store.list(&filter).await.unwrap_or_default();
     let waiting: Vec<String> = txs
         .iter()
-        .filter(|tx| tx.facts.state != TxState::Confirmed)
+        .filter(|tx| !tx.facts.state.is_terminal())
         .map(|tx| format!("{} {} {:?}", tx.request.request_id.as_str(), tx.facts.state, tx.facts.wait))
         .collect();
     (!waiting.is_empty()).then(|| waiting.join("; "))
@@ -131,19 +131,42 @@ async fn drain(world: &World, nodes: &[Arc<Node>]) {
     }
 }
 
-/// Each request stands on the chain once, in one unbroken run of nonces.
+/// Each request stands on the chain as often as its end says: once, in one form, or not at all.
 async fn finally(world: &World) {
     let mut marks = BTreeMap::new();
-    for placed in world.chain().canonical() {
+    for placed in world.chain().canonical().filter(|placed| !placed.tx.mark.is_empty()) {
         *marks.entry(placed.tx.mark.to_vec()).or_insert(0_u32) += 1;
     }
     for n in 0..world.scenario.requests {
-        let mark = format!("request-{n}");
-        let times = marks.remove(mark.as_bytes()).unwrap_or(0);
-        if times != 1 {
-            let what = format!("{mark} took effect {times} times");
+        let request = world.scenario.request(n);
+        let Some(request) = request else { return world.breaks(Violation::world("no such request")) };
+        let scope = gapless_core::ids::Scope::from(&request.submitter);
+        let Ok(Some(tx)) = world.store.tx_by_request(&scope, &request.request_id).await else {
+            return world.breaks(Violation::new(Invariant::Once, format!("request-{n} is gone")));
+        };
+        let thoughts = world.thoughts(n);
+        let first = marks.remove(format!("request-{n}").as_bytes()).unwrap_or(0);
+        let second = marks.remove(format!("replaced-{n}").as_bytes()).unwrap_or(0);
+        let right = match tx.facts.state {
+            TxState::Confirmed => {
+                (first, second) == (1, 0) || ((first, second) == (0, 1) && thoughts.replaced)
+            }
+            TxState::Cancelled => (first, second) == (0, 0) && thoughts.cancelled,
+            TxState::FailedFinal => (first, second) == (0, 0) && world.has_lied(),
+            _ => false,
+        };
+        if !right {
+            let what = format!(
+                "request-{n} ended as {}, took effect {first} and {second} times, {thoughts:?}",
+                tx.facts.state
+            );
             return world.breaks(Violation::new(Invariant::Once, what));
         }
+        world.tally.add(match tx.facts.state {
+            TxState::Confirmed => "confirmed",
+            TxState::Cancelled => "cancelled",
+            _ => "given up",
+        });
     }
     if !marks.is_empty() {
         world.breaks(Violation::new(Invariant::Once, format!("effects nobody asked for: {marks:?}")));

@@ -1,14 +1,18 @@
 //! What a seed chooses before anything happens: how many, how fast, and what goes wrong how often.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::{Address, Bytes};
+use gapless_core::bump::BumpRules;
+use gapless_core::govern::{Step, StuckRules};
 use gapless_core::ids::RequestId;
 use gapless_core::intent::{Intent, Payload};
 use gapless_core::plan::{Mode, NonceRules, ReleaseAt};
+use gapless_core::ports::policy::StuckAction;
 use gapless_core::submitter::SubmitterId;
-use gapless_engine::LaneSettings;
 use gapless_engine::handle::Request;
+use gapless_engine::{HealthRules, LaneSettings};
 
 use crate::dice::Dice;
 
@@ -31,6 +35,10 @@ pub(crate) struct Rates {
     pub(crate) dropped: u64,
     /// The head is replaced instead of extended.
     pub(crate) reorg: u64,
+    /// The endpoint begins to call everything invalid.
+    pub(crate) lies: u64,
+    /// Somebody changes his mind about a request.
+    pub(crate) second_thoughts: u64,
     /// A moment brings a crash or a freeze.
     pub(crate) trouble: u64,
 }
@@ -54,17 +62,47 @@ pub(crate) struct Scenario {
     pub(crate) rates: Rates,
 }
 
+/// Anything but a placeholder: nobody asked for an end that nobody asked for.
+fn stuck_rules(dice: &Dice) -> StuckRules {
+    let step = |action| Step { after: dice.millis(1_000..=15_000), action, max: 2, when: None };
+    let steps = if dice.chance(500) {
+        let mut steps = vec![step(StuckAction::Rebroadcast), step(StuckAction::Bump)];
+        steps.sort_by_key(|step| step.after);
+        steps
+    } else {
+        Vec::new()
+    };
+    StuckRules {
+        stall_after: dice.millis(1_000..=6_000),
+        max_age: dice.millis(8_000..=60_000),
+        steps,
+        ..StuckRules::default()
+    }
+}
+
 impl Scenario {
     pub(crate) fn choose(dice: &Dice) -> Self {
         let account = |n: u64| SubmitterId::evm(CHAIN, Address::with_last_byte(n as u8 + 1));
         let release_at = if dice.chance(250) { ReleaseAt::Confirmed } else { ReleaseAt::Mined };
+        let mode = if dice.chance(300) { Mode::Pipelined } else { Mode::Strict };
         let settings = LaneSettings {
-            rules: NonceRules { mode: Mode::Strict, release_at, max_in_flight: 64 },
+            rules: NonceRules { mode, release_at, max_in_flight: dice.between(2..=6) },
             confirmations: dice.between(1..=3),
             resubmit: Some(dice.millis(1_500..=6_000)),
             reconcile: dice.millis(800..=4_000),
             stale_receipts: dice.millis(2_000..=8_000),
             retry: dice.millis(100..=800),
+            bump: BumpRules {
+                enabled: dice.chance(500),
+                min_interval: dice.millis(800..=5_000),
+                ..BumpRules::default()
+            },
+            stuck: Arc::new(stuck_rules(dice)),
+            diagnose: dice.chance(300),
+            finality_depth: Some(dice.between(0..=5)),
+            tell_confirmations: dice.chance(300),
+            recycle_hold: dice.millis(200..=3_000),
+            health: HealthRules { retry: dice.millis(500..=2_000), ..LaneSettings::default().health },
             ..LaneSettings::default()
         };
         let lease = dice.millis(1_500..=4_000);
@@ -89,6 +127,8 @@ impl Scenario {
                 stale: dice.between(0..=150),
                 dropped: dice.between(0..=200),
                 reorg: dice.between(0..=250),
+                lies: if dice.chance(400) { dice.between(20..=150) } else { 0 },
+                second_thoughts: dice.between(0..=500),
                 trouble: dice.between(200..=700),
             },
         }
@@ -96,9 +136,20 @@ impl Scenario {
 
     /// How long after the last fault every request must have ended: twice what the slowest honest way takes.
     pub(crate) fn patience(&self) -> Duration {
-        let blocks =
-            u32::try_from(self.requests as u64 * (self.settings.confirmations + 3)).unwrap_or(u32::MAX);
-        Duration::from_secs(120) + self.block_time * blocks * 2
+        let depth = self.settings.confirmations.max(self.lost_depth());
+        let blocks = u32::try_from(self.requests as u64 * (depth + 3)).unwrap_or(u32::MAX);
+        Duration::from_secs(240) + self.block_time * blocks * 2
+    }
+
+    /// How deep a slot that went to anything but its own payload must lie.
+    pub(crate) fn lost_depth(&self) -> u64 {
+        self.settings.confirmations.max(self.settings.finality_depth.unwrap_or(12))
+    }
+
+    /// What request `n` is replaced by, if it is.
+    pub(crate) fn replacement(&self, n: usize) -> Payload {
+        let data = Bytes::from(format!("replaced-{n}").into_bytes());
+        Payload { to: Some(Address::repeat_byte(0xee)), data, ..Payload::default() }
     }
 
     /// The request with this number; its calldata is its mark on chain.

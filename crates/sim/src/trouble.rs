@@ -12,6 +12,9 @@ pub(crate) async fn befall(world: Arc<World>, nodes: Arc<[Arc<Node>]>) {
     let lease = u64::try_from(world.scenario.lease.as_millis()).unwrap_or(u64::MAX);
     while world.is_troubled() {
         tokio::time::sleep(world.dice.millis(100..=2_500)).await;
+        if world.goes_wrong(world.scenario.rates.lies) {
+            world.lie_for(world.dice.millis(3_000..=20_000));
+        }
         if !world.goes_wrong(world.scenario.rates.trouble) {
             continue;
         }

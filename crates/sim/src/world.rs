@@ -37,6 +37,13 @@ impl Tally {
     }
 }
 
+/// Second thoughts about a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Thoughts {
+    pub(crate) cancelled: bool,
+    pub(crate) replaced: bool,
+}
+
 pub(crate) struct World {
     pub(crate) began: Instant,
     pub(crate) dice: Arc<Dice>,
@@ -52,6 +59,10 @@ pub(crate) struct World {
     violation: Mutex<Option<Violation>>,
     broken: Notify,
     waiting: Mutex<String>,
+    lies_until: Mutex<Option<Instant>>,
+    has_lied: AtomicBool,
+    /// What was asked of requests after they were accepted.
+    thoughts: Mutex<BTreeMap<usize, Thoughts>>,
 }
 
 impl World {
@@ -73,9 +84,23 @@ impl World {
             violation: Mutex::default(),
             broken: Notify::new(),
             waiting: Mutex::default(),
+            lies_until: Mutex::default(),
+            has_lied: AtomicBool::new(false),
+            thoughts: Mutex::default(),
             scenario,
             dice,
         })
+    }
+
+    /// What was asked of request `n` since.
+    pub(crate) fn thoughts(&self, n: usize) -> Thoughts {
+        let thoughts = self.thoughts.lock().unwrap_or_else(PoisonError::into_inner);
+        thoughts.get(&n).copied().unwrap_or_default()
+    }
+
+    /// Somebody will ask this of request `n`.
+    pub(crate) fn thinks(&self, n: usize, thoughts: Thoughts) {
+        self.thoughts.lock().unwrap_or_else(PoisonError::into_inner).insert(n, thoughts);
     }
 
     pub(crate) fn chain(&self) -> MutexGuard<'_, SimChain> {
@@ -98,6 +123,23 @@ impl World {
     pub(crate) fn end_trouble(&self) {
         self.troubled.store(false, Ordering::Relaxed);
         self.trace.line("world", "trouble ends");
+    }
+
+    /// For a while the chain's endpoint calls everything invalid.
+    pub(crate) fn lie_for(&self, how_long: std::time::Duration) {
+        self.trace.line("chain", &format!("calls everything invalid for {how_long:?}"));
+        self.has_lied.store(true, Ordering::Relaxed);
+        *self.lies_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + how_long);
+    }
+
+    fn is_lying(&self) -> bool {
+        let until = *self.lies_until.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_troubled() && until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether transactions may have been given up as invalid.
+    pub(crate) fn has_lied(&self) -> bool {
+        self.has_lied.load(Ordering::Relaxed)
     }
 
     /// Ends the run. Only the first break counts.
@@ -141,7 +183,7 @@ impl World {
                 return self.breaks(Violation::world(&format!("the store cannot be read: {error}")));
             }
         };
-        let judged = self.checker().look(&seen, &self.chain());
+        let judged = self.checker().look(&seen, &self.chain(), self.has_lied());
         self.judge(judged);
     }
 
@@ -177,7 +219,12 @@ impl World {
             Ok(seen) => self.judge(crate::check::durable_first(&seen, &tx, raw)),
             Err(error) => self.breaks(Violation::world(&format!("the store cannot be read: {error}"))),
         }
-        let outcome = self.chain().offer(raw);
+        let outcome = if self.is_lying() {
+            self.tally.add("false refusals");
+            SendOutcome::Invalid(gapless_core::text::NodeText::new("never, says the node"))
+        } else {
+            self.chain().offer(raw)
+        };
         let words = format!("send {} nonce {} {}: {}", mark(&tx), tx.nonce, tx.hash, outcome.code());
         self.trace.line(node, &words);
         if outcome.is_in_pool() && self.goes_wrong(self.scenario.rates.dropped) {
@@ -202,8 +249,10 @@ impl World {
             if self.goes_wrong(rates.dropped) {
                 self.forget();
             }
+            // As deep as anything can be that is not final yet.
+            let depth = self.dice.between(1..=self.scenario.settings.confirmations) as usize;
             let replaced = if self.goes_wrong(rates.reorg) {
-                self.chain().reorg(&self.dice, rates.dropped)
+                self.chain().reorg(depth, &self.dice, rates.dropped)
             } else {
                 None
             };

@@ -34,7 +34,7 @@ pub struct RpcProxy {
 /// What the test steers and the calls read.
 #[derive(Debug)]
 struct Shared {
-    upstream: String,
+    upstream: Mutex<String>,
     client: reqwest::Client,
     rules: Rules,
     requests: AtomicU64,
@@ -47,7 +47,7 @@ impl RpcProxy {
         let client = json_rpc::client()
             .map_err(|source| Error::Http { doing: "making a client for the proxy".into(), source })?;
         let shared = Arc::new(Shared {
-            upstream: upstream.into(),
+            upstream: Mutex::new(upstream.into()),
             client,
             rules: Rules::default(),
             requests: AtomicU64::new(0),
@@ -69,6 +69,11 @@ impl RpcProxy {
     /// Where clients connect to.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
+    }
+
+    /// Calls that come from now on go to another node.
+    pub fn point_at(&self, upstream: impl Into<String>) {
+        *self.shared.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream.into();
     }
 
     /// Breaks every call of `method` (`*`: of any method) in this way, until removed.

@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod accepting;
+mod commands;
+mod hand;
 mod leading;
+mod looking;
+mod openapi;
 mod pages;
 mod refusals;
 mod routes;

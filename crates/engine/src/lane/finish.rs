@@ -129,9 +129,7 @@ impl Lane {
 
     async fn depths(&self, head: BlockRef) -> Option<Depths> {
         let settings = &self.submitter.settings;
-        let local = matches!(self.submitter.id.chain().evm(), Some(1_337 | 31_337));
-        let floor = finality_floor(&self.submitter.id.chain());
-        let depth = settings.finality_depth.unwrap_or(if local { 12 } else { floor }).max(floor);
+        let local = finality_floor(&self.submitter.id.chain()) == 0;
         let tagged = match settings.finality {
             FinalityRule::Depth => None,
             FinalityRule::Tag(tag) => {
@@ -143,7 +141,7 @@ impl Lane {
             FinalityRule::Tag(Tag::Finalized) if !local => tagged.flatten(),
             _ => None,
         };
-        let patient = settings.confirmations.max(depth);
+        let patient = settings.patience(&self.submitter.id.chain());
         Some(Depths { head: head.number, required: settings.confirmations, tagged, patient, finalized })
     }
 

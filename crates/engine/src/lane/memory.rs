@@ -34,7 +34,7 @@ pub(super) struct Memory {
     /// Attempts of every slot still watched.
     pub(super) slots: BTreeMap<Nonce, Vec<StoredAttempt>>,
     /// Transactions of those slots.
-    pub(super) txs: HashMap<TxId, TxRecord>,
+    pub(super) txs: BTreeMap<TxId, TxRecord>,
     pub(super) allocations: BTreeMap<Nonce, Allocation>,
     pub(super) commands: Vec<Command>,
     /// The next ones in order, as last peeked.
@@ -63,6 +63,8 @@ pub(super) struct Memory {
     pub(super) held_until: Option<Tick>,
     /// Heads at which the pending count ran ahead of what we bound, and to where.
     pub(super) ahead: Option<(Nonce, BTreeSet<u64>)>,
+    /// Whether this lane saw the chain turn into another one.
+    pub(super) saw_another_chain: bool,
     /// Since when no endpoint answers.
     pub(super) silent_since: Option<Tick>,
     /// When the balance was last looked at, and whether it was low then.
@@ -94,6 +96,7 @@ impl Memory {
             invalid_in_row: 0,
             held_until: None,
             ahead: None,
+            saw_another_chain: false,
             silent_since: None,
             balance_seen: None,
         }

@@ -17,6 +17,7 @@ mod deep;
 mod diagnose;
 mod expiry;
 mod finish;
+mod genesis;
 mod govern;
 mod health;
 mod market;
@@ -206,6 +207,9 @@ impl Lane {
     /// One look at the world. How long to wait if nothing else happens.
     async fn round(&mut self, memory: &mut Memory) -> Result<Duration, Stop> {
         self.lease()?;
+        if self.is_another_chain(memory).await? {
+            return Ok(self.submitter.settings.reconcile);
+        }
         if self.phase == LanePhase::Reconciling && !self.reconcile(memory).await? {
             return Ok(self.submitter.settings.retry);
         }

@@ -45,11 +45,6 @@ impl Lane {
 
     /// Compares counts with our slots, now and then. Whether they could be had from somebody who does not lag.
     pub(super) async fn watch_counts(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
-        let Some(run) = memory.run() else {
-            // There is nothing to compare yet, but there is a head: the chain answers.
-            self.heard(memory, None).await?;
-            return Ok(true);
-        };
         let now = self.tick();
         if memory.compared_at.is_some_and(|at| now.since(at) < self.submitter.settings.reconcile) {
             return Ok(true);
@@ -67,6 +62,7 @@ impl Lane {
             return Ok(false);
         }
         memory.compared_at = Some(now);
+        let Some(run) = memory.run() else { return Ok(true) };
         self.forget_vanished_exhibit(memory, counts.latest).await?;
         self.notice_deep_reorg(memory, &counts).await?;
         if counts.latest > run.next {

@@ -1,7 +1,7 @@
 //! What the outside sees of a submitter.
 
 use alloy_primitives::B256;
-use gapless_core::condition::{Condition, Conditions};
+use gapless_core::condition::{Condition, Conditions, Reset};
 use gapless_core::fees::{Gas, Wei};
 use gapless_core::ids::Nonce;
 use gapless_core::ports::store::SubmitterInfo;
@@ -51,12 +51,12 @@ pub struct SubmitterView {
     pub balance: Option<Wei>,
     /// When that was read.
     pub balance_fetched_at: Option<Timestamp>,
-    /// When a nonce of it was last bound or consumed. Not kept yet.
+    /// When a nonce of it was last given bytes or consumed. A list leaves it out.
     pub last_movement_at: Option<Timestamp>,
-    /// When a transaction of it was last confirmed. Not kept yet.
+    /// When a transaction of it last came to its end. A list leaves it out.
     pub last_confirmation_at: Option<Timestamp>,
-    /// Its last nonce resets. There is no such command yet.
-    pub resets: [(); 0],
+    /// Its last nonce resets, oldest first.
+    pub resets: Vec<Reset>,
     /// Foreign use.
     pub protect: Option<ProtectView>,
 }
@@ -69,6 +69,8 @@ pub(crate) struct Surroundings {
     pub(crate) queued: u64,
     pub(crate) recyclable: u64,
     pub(crate) balance: Option<Balance>,
+    pub(crate) moved_at: Option<Timestamp>,
+    pub(crate) confirmed_at: Option<Timestamp>,
 }
 
 impl SubmitterView {
@@ -93,9 +95,9 @@ impl SubmitterView {
             recyclable: around.recyclable,
             balance: around.balance.map(|balance| balance.wei),
             balance_fetched_at: around.balance.map(|balance| balance.at),
-            last_movement_at: None,
-            last_confirmation_at: None,
-            resets: [],
+            last_movement_at: around.moved_at,
+            last_confirmation_at: around.confirmed_at,
+            resets: conditions.resets.clone(),
             protect: conditions.protect.as_ref().map(|protect| ProtectView {
                 nonce: protect.nonce,
                 hash: protect.hash(),

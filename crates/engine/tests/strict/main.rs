@@ -6,6 +6,7 @@
 
 mod contracts;
 mod deep;
+mod explain;
 mod gray_zone;
 mod lagging;
 mod lies;

@@ -124,7 +124,7 @@ async fn what_waits_in_the_queue_and_what_lost_its_nonce_take_effect_once_after_
     proxy.remove(rule);
     let exhibit = is_protected(&node).await;
     assert_eq!((&exhibit["nonce"], &exhibit["hash"]), (&json!(0), &hash));
-    let waits = node.until(ids[1], "the reason", |view| view.wait_reason.is_some()).await;
+    let waits = node.until(ids[1], "the reason", |view| view.sub_state.is_some()).await;
     assert_eq!((waits.state, waits.sub_state), (TxState::Queued, Some(SubState::Protected)));
     assert!(matches!(waits.wait_reason, Some(WaitReason::Protected { nonce: Nonce(0), .. })));
 

@@ -2,17 +2,20 @@
 //! known of its health. A client per call costs more than everything else together.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::health::Health;
 use super::{Call, Reply, RpcError, Trouble, TroubleKind, wire};
+use crate::decode;
 use crate::options::EvmError;
+use crate::quantity::Quantity;
 
 /// No honest answer is longer.
 const MAX_ANSWER_BYTES: usize = 128 << 20;
@@ -22,10 +25,10 @@ const MAX_SHOWN: usize = 300;
 /// An address and the client for it; also what a remote signer is reached with.
 #[derive(Debug)]
 pub(crate) struct Http {
-    url: Url,
+    pub(super) url: Url,
     name: String,
-    client: Client,
-    timeout: Duration,
+    pub(super) client: Client,
+    pub(super) timeout: Duration,
     in_flight: Semaphore,
 }
 
@@ -123,7 +126,7 @@ fn bad_status(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) ->
     Trouble::new(TroubleKind::Status { status: status.as_u16(), retry_after }, text)
 }
 
-fn trouble(error: reqwest::Error) -> Trouble {
+pub(super) fn trouble(error: reqwest::Error) -> Trouble {
     let kind = if error.is_connect() || error.is_builder() {
         TroubleKind::NotSent
     } else if error.is_timeout() {
@@ -168,11 +171,18 @@ pub(crate) struct Endpoint {
     health: Mutex<Health>,
     /// One check of its identity at a time.
     pub(super) checking: tokio::sync::Mutex<()>,
+    /// One look at its head besides other reads at a time.
+    pub(super) comparing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Endpoint {
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, health: Mutex::new(Health::new()), checking: tokio::sync::Mutex::new(()) }
+        Self {
+            http,
+            health: Mutex::new(Health::new()),
+            checking: Default::default(),
+            comparing: Arc::default(),
+        }
     }
 
     pub(crate) fn health(&self) -> MutexGuard<'_, Health> {
@@ -192,6 +202,23 @@ impl Endpoint {
             Err(trouble) => self.stumbled(trouble),
         }
         result
+    }
+
+    /// Remembers the head it named.
+    pub(crate) fn saw_head(&self, head: u64) {
+        self.health().saw_head(head, Instant::now());
+    }
+
+    /// Asks for its head, to know whether it is behind.
+    pub(crate) async fn name_head(&self) {
+        let Ok(replies) = self.ask(&[Call::new("eth_blockNumber", json!([]))]).await else { return };
+        match replies.first() {
+            Some(Ok(raw)) => match decode::required::<Quantity<u64>>(raw) {
+                Ok(head) => self.saw_head(head.0),
+                Err(trouble) => self.stumbled(&trouble),
+            },
+            _ => self.stumbled(&Trouble::malformed("it does not name its head")),
+        }
     }
 
     /// Remembers a failure that only the reader of an answer could see.

@@ -2,8 +2,10 @@
 //!
 //! Two things are kept apart. *Standing* says whether the endpoint is who it should be, and only a
 //! check of chain id and genesis improves it. *Cooling* says when it may be asked again, and any answer
-//! ends it.
+//! ends it. Besides, an endpoint that stays behind the others is asked last: one that repeats a block for ever answers
+//! quickly and without an error, and everything it says is old.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -15,10 +17,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A server may ask for more patience than we would show by ourselves, but not for ever.
 const LONGEST_OBEDIENCE: Duration = Duration::from_secs(30);
-/// How far an endpoint may trail the best head seen before others are preferred.
+/// How far an endpoint may trail the others' heads before they are preferred.
 const LAG: u64 = 3;
-/// For how long they are.
-const LAG_PAUSE: Duration = Duration::from_secs(5);
+/// For how long it may trail them by less without moving.
+const LAG_TIME: Duration = Duration::from_secs(3);
+/// When a head that stays the same is worth a word.
+const STILL: Duration = Duration::from_secs(10);
 
 /// Why an endpoint is not used although it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +52,16 @@ pub(crate) struct Health {
     failures: u32,
     not_before: Option<Instant>,
     trouble: Option<String>,
-    head: Option<u64>,
-    lagging_until: Option<Instant>,
+    head: Option<Named>,
+    behind_since: Option<Instant>,
+}
+
+/// The head an endpoint named last.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    head: u64,
+    first: Instant,
+    last: Instant,
 }
 
 impl Health {
@@ -60,7 +72,7 @@ impl Health {
             not_before: None,
             trouble: None,
             head: None,
-            lagging_until: None,
+            behind_since: None,
         }
     }
 
@@ -91,8 +103,25 @@ impl Health {
         self.not_before.unwrap_or(now).max(now)
     }
 
-    pub(crate) fn is_lagging(&self, now: Instant) -> bool {
-        self.lagging_until.is_some_and(|until| until > now)
+    /// The head it named last, as long as it is in order.
+    pub(crate) fn head(&self) -> Option<u64> {
+        self.head.filter(|_| self.looks_healthy()).map(|named| named.head)
+    }
+
+    /// Whether it has not named its head for so long.
+    pub(crate) fn head_is_older_than(&self, age: Duration, now: Instant) -> bool {
+        self.head.is_none_or(|named| now.saturating_duration_since(named.last) > age)
+    }
+
+    /// Whether others are to be preferred; `best` is the highest head that is named now.
+    pub(crate) fn is_lagging(&mut self, best: u64, now: Instant) -> bool {
+        let Some(named) = self.head else { return false };
+        if named.head >= best {
+            self.behind_since = None;
+            return false;
+        }
+        let since = *self.behind_since.get_or_insert(now);
+        named.head.saturating_add(LAG) < best || now.saturating_duration_since(since) > LAG_TIME
     }
 
     /// An exchange worked.
@@ -123,7 +152,8 @@ impl Health {
             TroubleKind::Status { retry_after, .. } => retry_after.unwrap_or_default().min(LONGEST_OBEDIENCE),
             _ => Duration::ZERO,
         };
-        self.not_before = Some(now + pause(self.failures, jitter).max(asked));
+        let pause = pause(self.failures, FIRST_PAUSE..=LONGEST_PAUSE, jitter);
+        self.not_before = Some(now + pause.max(asked));
     }
 
     pub(crate) fn verified(&mut self) {
@@ -133,14 +163,18 @@ impl Health {
 
     pub(crate) fn quarantine(&mut self, reason: Quarantine, until: Instant) {
         self.standing = Standing::Quarantined(reason);
+        self.head = None;
         self.not_before = Some(until);
         self.failures = 0;
     }
 
-    /// It named its head; `best` is the highest any endpoint has named.
-    pub(crate) fn saw_head(&mut self, head: u64, best: u64, now: Instant) {
-        self.head = Some(head);
-        self.lagging_until = (head.saturating_add(LAG) < best).then(|| now + LAG_PAUSE);
+    /// It named its head.
+    pub(crate) fn saw_head(&mut self, head: u64, now: Instant) {
+        let same = self.head.filter(|named| named.head == head);
+        if same.is_none() {
+            self.behind_since = None;
+        }
+        self.head = Some(Named { head, first: same.map_or(now, |named| named.first), last: now });
     }
 
     /// For humans.
@@ -158,7 +192,12 @@ impl Health {
             (_, Some(trouble), _) => trouble.clone(),
             (Standing::Unverified, None, _) => "not asked yet".to_owned(),
             (Standing::Verified, None, None) => "verified".to_owned(),
-            (Standing::Verified, None, Some(head)) => format!("head {head}"),
+            (Standing::Verified, None, Some(Named { head, first, last })) => {
+                match last.saturating_duration_since(first) {
+                    still if still >= STILL => format!("head {head}, unchanged for {}s", still.as_secs()),
+                    _ => format!("head {head}"),
+                }
+            }
         }
     }
 
@@ -168,10 +207,10 @@ impl Health {
     }
 }
 
-/// Doubling pauses, each cut by up to half so that many clients do not return in step.
-fn pause(failures: u32, jitter: f64) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(LONGEST_PAUSE).mul_f64(jitter.clamp(0.0, 1.0).mul_add(-0.5, 1.0))
+/// Doubling pauses, each cut by up to half so that many clients do not return in step. `jitter` is within 0..1.
+pub(super) fn pause(failures: u32, range: RangeInclusive<Duration>, jitter: f64) -> Duration {
+    let doubled = range.start().saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(*range.end()).mul_f64(jitter.clamp(0.0, 1.0).mul_add(-0.5, 1.0))
 }
 
 #[cfg(test)]
@@ -245,11 +284,44 @@ mod tests {
     }
 
     #[test]
-    fn who_trails_is_asked_last_for_a_while() {
+    fn who_trails_far_or_for_long_is_asked_last_until_it_has_caught_up() {
         let (mut health, now) = (verified(), Instant::now());
-        health.saw_head(10, 13, now);
-        assert!(!health.is_lagging(now));
-        health.saw_head(10, 14, now);
-        assert!(health.is_lagging(now) && !health.is_lagging(now + LAG_PAUSE));
+        assert!(!health.is_lagging(99, now));
+        health.saw_head(10, now);
+        assert!(health.is_lagging(14, now));
+        health.saw_head(14, now);
+        assert!(!health.is_lagging(14, now) && !health.is_lagging(15, now));
+        assert!(!health.is_lagging(15, now + LAG_TIME));
+        let later = now + LAG_TIME * 2;
+        assert!(health.is_lagging(15, later));
+        health.saw_head(15, later);
+        assert!(!health.is_lagging(16, later), "who moves is not stuck");
+        assert!(health.is_lagging(19, later));
+    }
+
+    #[test]
+    fn a_head_that_stays_is_said_with_its_age() {
+        let (mut health, now) = (verified(), Instant::now());
+        health.saw_head(10, now);
+        health.saw_head(10, now + STILL / 2);
+        assert_eq!(health.detail(), "head 10");
+        health.saw_head(10, now + STILL * 2);
+        assert_eq!(health.detail(), "head 10, unchanged for 20s");
+        health.saw_head(11, now + STILL * 3);
+        assert_eq!(health.detail(), "head 11");
+    }
+
+    #[test]
+    fn the_head_of_an_endpoint_that_is_not_in_order_does_not_count() {
+        let (mut health, now) = (verified(), Instant::now());
+        health.saw_head(10, now);
+        assert_eq!(health.head(), Some(10));
+        health.failed(&trouble(TroubleKind::TimedOut), now, 0.0);
+        assert_eq!(health.head(), None);
+        health.answered();
+        assert_eq!(health.head(), Some(10));
+        health.quarantine(Quarantine::Said("invalid chain id".into()), now);
+        health.verified();
+        assert_eq!(health.head(), None);
     }
 }

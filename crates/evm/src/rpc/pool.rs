@@ -1,11 +1,13 @@
 //! Several endpoints, used as one. Reads go to the first that is verified, cooled down and not behind
 //! the others, and move on when it fails; when nobody is left they wait for the first to cool down.
 //!
+//! Who is behind can only be told of endpoints whose heads are known, and reads alone would ask the preferred one and
+//! never learn that it stands still: so the others are asked for theirs every now and then.
+//!
 //! Identities are checked in the foreground only while nobody is verified; after that in the
 //! background, so that a dead endpoint slows nobody.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use alloy_primitives::B256;
@@ -43,8 +45,10 @@ pub(crate) struct Pool {
     strictness: Strictness,
     /// How long a call waits for somebody to cool down.
     patience: Duration,
-    best_head: AtomicU64,
 }
+
+/// How often endpoints that are not read from are asked for their head.
+const COMPARE: Duration = Duration::from_secs(2);
 
 impl Pool {
     pub(crate) const fn new(
@@ -53,7 +57,7 @@ impl Pool {
         strictness: Strictness,
         patience: Duration,
     ) -> Self {
-        Self { endpoints, identity, strictness, patience, best_head: AtomicU64::new(0) }
+        Self { endpoints, identity, strictness, patience }
     }
 
     pub(crate) fn endpoints(&self) -> &[Arc<Endpoint>] {
@@ -126,15 +130,25 @@ impl Pool {
         ChainError::Unavailable(NodeText::new(&text))
     }
 
-    /// Remembers an endpoint's head, and how far others are.
-    pub(crate) fn saw_head(&self, endpoint: &Endpoint, head: u64) {
-        let best = self.best_head.fetch_max(head, Ordering::Relaxed).max(head);
-        endpoint.health().saw_head(head, best, Instant::now());
+    /// The highest block that an endpoint names now.
+    pub(crate) fn best_head(&self) -> u64 {
+        self.endpoints.iter().filter_map(|endpoint| endpoint.health().head()).max().unwrap_or_default()
     }
 
-    /// The highest block any endpoint has named.
-    pub(crate) fn best_head(&self) -> u64 {
-        self.best_head.load(Ordering::Relaxed)
+    /// Asks those that are not read from for their heads, in the background.
+    pub(crate) fn compare_heads(&self) {
+        let now = Instant::now();
+        for (_, endpoint) in self.ready().into_iter().skip(1) {
+            if endpoint.health().head_is_older_than(COMPARE, now)
+                && let Ok(asking) = Arc::clone(&endpoint.comparing).try_lock_owned()
+            {
+                let endpoint = Arc::clone(endpoint);
+                tokio::spawn(async move {
+                    endpoint.name_head().await;
+                    drop(asking);
+                });
+            }
+        }
     }
 
     /// Another block 0 than agreed, if that is what keeps every endpoint out of use.
@@ -158,12 +172,12 @@ impl Pool {
 
     /// Whoever may be asked now, the preferred first.
     pub(crate) fn ready(&self) -> Vec<(usize, &Arc<Endpoint>)> {
-        let now = Instant::now();
+        let (now, best) = (Instant::now(), self.best_head());
         let mut ready: Vec<(bool, usize, &Arc<Endpoint>)> = Vec::with_capacity(self.endpoints.len());
         for (place, endpoint) in self.endpoints.iter().enumerate() {
-            let health = endpoint.health();
+            let mut health = endpoint.health();
             if health.is_ready(now) {
-                ready.push((health.is_lagging(now), place, endpoint));
+                ready.push((health.is_lagging(best, now), place, endpoint));
             }
         }
         ready.sort_by_key(|(lagging, place, _)| (*lagging, *place));

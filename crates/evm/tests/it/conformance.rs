@@ -7,7 +7,7 @@ use gapless_core::fees::{FeeWishes, Fees, Gas, GasPrice, Wei};
 use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
-use gapless_core::ports::chain::{Chain, ChainError, Estimate, Sighting, Unsigned};
+use gapless_core::ports::chain::{Chain, ChainError, Estimate, Sighting, Tag, Unsigned};
 use gapless_core::submitter::SubmitterId;
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::node::EthNode;
@@ -69,6 +69,16 @@ async fn senders_are_seen_in_blocks(chain: &dyn Chain, attempts: &[StoredAttempt
     assert!(matches!(nowhere, Err(ChainError::Pruned(_))), "{nowhere:?}");
 }
 
+async fn tags_name_blocks_below_the_head(chain: &dyn Chain) {
+    let head = chain.head().await.unwrap().this;
+    let safe = chain.tagged(Tag::Safe).await.unwrap().unwrap();
+    let finalized = chain.tagged(Tag::Finalized).await.unwrap().unwrap();
+    assert!(finalized.number <= safe.number && safe.number <= head.number, "{finalized:?} {safe:?}");
+    for named in [safe, finalized] {
+        assert_eq!(chain.block_at(named.number).await.unwrap().unwrap().this, named);
+    }
+}
+
 async fn accounts_of_other_chains_are_not_mixed_up(chain: &dyn Chain) {
     let elsewhere = SubmitterId::evm(CHAIN + 1, ACCOUNT);
     assert!(matches!(chain.balance(&elsewhere).await, Err(ChainError::Unavailable(_))));
@@ -84,6 +94,7 @@ pub(crate) async fn keeps_its_promises(node: &impl EthNode) {
     counts_belong_to_their_head(&chain, &attempts).await;
     senders_are_seen_in_blocks(&chain, &attempts).await;
     accounts_of_other_chains_are_not_mixed_up(&chain).await;
+    tags_name_blocks_below_the_head(&chain).await;
     let status = chain.endpoints().remove(0);
     assert!(status.healthy, "{status:?}");
     let height = chain.head().await.unwrap().this.number;

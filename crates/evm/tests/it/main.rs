@@ -8,4 +8,6 @@ mod faults;
 mod identity;
 #[cfg(feature = "geth")]
 mod on_geth;
+mod quarantine;
 mod signers;
+mod tags;

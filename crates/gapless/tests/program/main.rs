@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod acceptance;
+mod asking;
 mod audit;
 mod bad_start;
 mod cluster;

@@ -23,6 +23,7 @@ use crate::dice::Dice;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Body {
     from: Address,
+    to: Option<Address>,
     nonce: u64,
     mark: Bytes,
     price: u128,
@@ -34,21 +35,23 @@ pub(crate) struct SimTx {
     pub(crate) hash: B256,
     pub(crate) from: Address,
     pub(crate) nonce: u64,
-    /// What it does: calldata that names its request.
+    to: Option<Address>,
+    /// What it does: calldata that names its request; nothing for a placeholder.
     pub(crate) mark: Bytes,
     price: u128,
 }
 
 impl SimTx {
     pub(crate) fn decode(raw: &[u8]) -> Option<Self> {
-        let Body { from, nonce, mark, price } = serde_json::from_slice(raw).ok()?;
-        Some(Self { hash: keccak256(raw), from, nonce, mark, price })
+        let Body { from, to, nonce, mark, price } = serde_json::from_slice(raw).ok()?;
+        Some(Self { hash: keccak256(raw), from, to, nonce, mark, price })
     }
 
     /// Signed bytes; none for what this chain cannot hold.
     pub(crate) fn sign(unsigned: &Unsigned) -> Option<Signed> {
         let body = Body {
             from: unsigned.submitter.address()?,
+            to: unsigned.payload.to,
             nonce: unsigned.nonce.0,
             mark: unsigned.payload.data.clone(),
             price: unsigned.fees.ceiling().0,
@@ -179,17 +182,29 @@ impl SimChain {
         this
     }
 
-    /// Replaces the head by a sibling. What stood in it goes back to the pool, unless it is lost on the way.
-    pub(crate) fn reorg(&mut self, dice: &Dice, lost_per_mille: u64) -> Option<(BlockRef, BlockRef)> {
-        let old = self.blocks.get(&self.head).filter(|block| block.this.number > 0)?;
-        let (gone, parent) = (old.this, old.parent);
-        for tx in old.txs.clone() {
+    /// Replaces the last blocks by others. What stood in them goes back to the pool, unless it is lost on the way.
+    pub(crate) fn reorg(
+        &mut self,
+        depth: usize,
+        dice: &Dice,
+        lost_per_mille: u64,
+    ) -> Option<(BlockRef, BlockRef)> {
+        let gone: Vec<_> =
+            self.line(self.head).take(depth).map(|b| (b.this, b.parent, b.txs.clone())).collect();
+        let (head, (lowest, mut parent, _)) = (gone.first()?.0, gone.last()?.clone());
+        if gone.len() < depth || lowest.number == 0 {
+            return None;
+        }
+        for tx in gone.into_iter().rev().flat_map(|(_, _, txs)| txs) {
             if !dice.chance(lost_per_mille) {
                 self.pool.entry((tx.from, tx.nonce)).or_insert(tx);
             }
         }
-        self.previous = gone.hash;
-        Some((gone, self.mine_on(parent, dice)))
+        self.previous = head.hash;
+        for _ in 0..depth {
+            parent = self.mine_on(parent, dice).hash;
+        }
+        Some((head, self.head()))
     }
 
     fn shown(&self, block: &SimBlock) -> Block {

@@ -3,9 +3,10 @@
 use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use gapless_core::attempt::StoredAttempt;
-use gapless_core::fees::{Fees, Gas, GasPrice, Wei};
+use gapless_core::fees::{Fees, GasPrice, Wei};
 use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
+use gapless_core::intrinsic;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
     Block, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote, Receipt,
@@ -118,8 +119,9 @@ impl Chain for NodeChain {
         self.read("chain.balance", |_, _| Wei(alloy_primitives::U256::MAX)).await
     }
 
-    async fn estimate(&self, _: &SubmitterId, _: &Payload) -> ChainResult<Estimate> {
-        self.read("chain.estimate", |_, _| Estimate::Gas(Gas(21_000))).await
+    async fn estimate(&self, _: &SubmitterId, payload: &Payload) -> ChainResult<Estimate> {
+        let gas = intrinsic::gas(payload);
+        self.read("chain.estimate", move |_, _| Estimate::Gas(gas)).await
     }
 
     async fn quote(&self, _: &Options) -> ChainResult<Quote> {
@@ -139,9 +141,10 @@ impl Chain for NodeChain {
     }
 
     fn contents(&self, raw: &Bytes) -> Option<Contents> {
-        let data = SimTx::decode(raw)?.mark;
-        let payload = Payload { to: Some(Address::ZERO), data, ..Payload::default() };
-        Some(Contents { payload, gas_limit: Gas(21_000) })
+        let SimTx { to, mark: data, .. } = SimTx::decode(raw)?;
+        let payload = Payload { to, data, ..Payload::default() };
+        let gas_limit = intrinsic::gas(&payload);
+        Some(Contents { payload, gas_limit })
     }
 
     async fn genesis(&self) -> ChainResult<B256> {

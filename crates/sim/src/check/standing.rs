@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::B256;
+use gapless_core::allocation::{Allocation, AllocationStatus};
 use gapless_core::cursor::Run;
 use gapless_core::ids::{FencingToken, Nonce, TxId};
 use gapless_core::lease::Owner;
@@ -19,6 +20,7 @@ use crate::scenario::Scenario;
 /// What was seen before.
 pub(crate) struct Checker {
     confirmations: u64,
+    lost_depth: u64,
     bytes: BTreeMap<(SubmitterId, Nonce, u32), B256>,
     runs: BTreeMap<SubmitterId, Run>,
     tokens: BTreeMap<SubmitterId, (FencingToken, Owner)>,
@@ -33,6 +35,7 @@ impl Checker {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         Self {
             confirmations: scenario.settings.confirmations,
+            lost_depth: scenario.lost_depth(),
             bytes: BTreeMap::new(),
             runs: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -40,15 +43,19 @@ impl Checker {
         }
     }
 
-    pub(crate) fn look(&mut self, seen: &Seen, chain: &SimChain) -> Result<(), Violation> {
+    /// Looks at everything. Where endpoints lied, slots may have gone from one transaction to another.
+    pub(crate) fn look(&mut self, seen: &Seen, chain: &SimChain, lied: bool) -> Result<(), Violation> {
         let placed: Vec<Placed> = chain.canonical().collect();
         for (id, lane) in &seen.lanes {
             self.lease(id, lane)?;
             self.slots(id, lane)?;
-            self.run(id, lane)?;
+            self.run(id, lane, lied)?;
             consumed(id, lane, &placed)?;
         }
-        owners_of_slots(seen)?;
+        if !lied {
+            owners_of_slots(seen)?;
+        }
+        one_slot_at_a_time(seen)?;
         effects(&placed)?;
         for tx in &seen.txs {
             self.end(tx, &placed, chain.head().number)?;
@@ -83,9 +90,10 @@ impl Checker {
     }
 
     /// One contiguous run of bound nonces that never falls.
-    fn run(&mut self, id: &SubmitterId, lane: &SeenLane) -> Result<(), Violation> {
+    fn run(&mut self, id: &SubmitterId, lane: &SeenLane, lied: bool) -> Result<(), Violation> {
         let conditions = &lane.info.cursor.cursor.conditions;
-        ensure(conditions.protect.is_none() && lane.allocations.is_empty(), Gapless, || {
+        let free = |a: &Allocation| lied && a.status == AllocationStatus::Recyclable;
+        ensure(conditions.protect.is_none() && lane.allocations.iter().all(free), Gapless, || {
             format!("foreign use of {id} was recorded, and there was none: {:?}", conditions.protect)
         })?;
         let Some(run) = lane.info.cursor.cursor.run else {
@@ -106,7 +114,7 @@ impl Checker {
         })
     }
 
-    /// An end is a confirmed one, stands on the chain, and stays.
+    /// An end stands on the chain as it says, deep enough, and stays.
     fn end(&mut self, tx: &TxRecord, placed: &[Placed], head: u64) -> Result<(), Violation> {
         let (tx_id, state) = (tx.tx_id(), tx.facts.state);
         if let Some(before) = self.ends.get(&tx_id) {
@@ -117,19 +125,32 @@ impl Checker {
         }
         self.ends.insert(tx_id, state);
         let request = tx.request.request_id.as_str();
-        ensure(state == TxState::Confirmed, Once, || {
-            format!("{request} ended as {state}, and nothing was wrong with it: {:?}", tx.facts.failure)
-        })?;
-        let stands = placed.iter().any(|placed| {
-            placed.tx.mark == tx.request.intent.payload.data
-                && tx
-                    .facts
-                    .mined
-                    .is_some_and(|m| (m.hash, m.block_hash) == (placed.tx.hash, placed.block.hash))
-                && placed.block.number + self.confirmations <= head
-        });
+        let named = |placed: &&Placed| {
+            let mined = tx.facts.mined;
+            mined.is_some_and(|m| (m.hash, m.block_hash) == (placed.tx.hash, placed.block.hash))
+        };
+        let found = placed.iter().find(named);
+        let marks = [&tx.request.intent.payload.data, &tx.payload().data];
+        let took_effect = placed.iter().any(|placed| marks.contains(&&placed.tx.mark));
+        let stands = match state {
+            TxState::Confirmed => found.is_some_and(|placed| {
+                marks.contains(&&placed.tx.mark) && placed.block.number + self.confirmations <= head
+            }),
+            TxState::FailedFinal => {
+                !took_effect && found.is_some_and(|placed| placed.block.number + self.lost_depth <= head)
+            }
+            // Withdrawn before it had bytes, or lost to a placeholder for good.
+            TxState::Cancelled if tx.facts.nonce.is_none() => !took_effect,
+            TxState::Cancelled => {
+                !took_effect && found.is_some_and(|placed| placed.block.number + self.lost_depth <= head)
+            }
+            _ => false,
+        };
         ensure(stands, Once, || {
-            format!("{request} is CONFIRMED by {:?}, which does not stand deep enough", tx.facts.mined)
+            format!(
+                "{request} ended as {state} by {:?}, and that is not so: {:?}",
+                tx.facts.mined, tx.facts.failure
+            )
         })
     }
 }
@@ -179,10 +200,30 @@ fn owners_of_slots(seen: &Seen) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Whoever says it has a slot has bytes in it, and no other open one has bytes of it.
+fn one_slot_at_a_time(seen: &Seen) -> Result<(), Violation> {
+    for (id, lane) in &seen.lanes {
+        let Some(run) = lane.info.cursor.cursor.run else { continue };
+        for tx in seen.txs.iter().filter(|tx| tx.request.submitter == *id && tx.facts.state.is_bound()) {
+            let mut slots = lane.attempts.iter().filter(|a| a.tx_id == Some(tx.tx_id())).map(|a| a.nonce);
+            let own = tx.facts.nonce;
+            ensure(slots.clone().any(|nonce| Some(nonce) == own), Unique, || {
+                format!("{} says nonce {own:?} and has no bytes there", tx.tx_id())
+            })?;
+            let other = slots.find(|nonce| Some(*nonce) != own && *nonce >= run.resolved);
+            ensure(other.is_none(), Unique, || {
+                format!("{} has nonce {own:?}, and bytes under {other:?} that may still be mined", tx.tx_id())
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// No request's effect stands on the chain twice.
 fn effects(placed: &[Placed]) -> Result<(), Violation> {
     let mut marks = BTreeMap::new();
-    for Placed { tx, block } in placed {
+    // Placeholders have no effect.
+    for Placed { tx, block } in placed.iter().filter(|placed| !placed.tx.mark.is_empty()) {
         if let Some(other) = marks.insert(&tx.mark, block.number) {
             let mark = String::from_utf8_lossy(&tx.mark);
             let what = format!("{mark} took effect in block {} and in block {other}", block.number);

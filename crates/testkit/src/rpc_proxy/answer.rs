@@ -62,7 +62,8 @@ fn strike(call: Value, shared: &Shared) -> Item {
 /// Asks the node; its refusals become the proxy's.
 async fn forward(request: &Value, shared: &Shared) -> Result<Value, Outcome> {
     let gone = |error: reqwest::Error| refusal(StatusCode::BAD_GATEWAY, &error.to_string());
-    let response = shared.client.post(&shared.upstream).json(request).send().await.map_err(gone)?;
+    let upstream = shared.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let response = shared.client.post(upstream).json(request).send().await.map_err(gone)?;
     let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
     let bytes = response.bytes().await.map_err(gone)?;
     match serde_json::from_slice(&bytes) {

@@ -106,7 +106,7 @@ impl Lane {
         }
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         if let (Some(fees), Some(dearest)) = (fees, attempts.and_then(|attempts| Dearest::of(attempts)))
-            && !outbids(&dearest, fees)
+            && !dearest.admits(fees)
         {
             return Ok(Some("fee-too-low"));
         }
@@ -124,13 +124,4 @@ impl Lane {
         }
         Ok(None)
     }
-}
-
-/// Whether what is asked for would take the place of what is there; what is not said is quoted to.
-fn outbids(dearest: &Dearest, fees: FeeWishes) -> bool {
-    let above =
-        |wished: Option<gapless_core::fees::GasPrice>, floor| wished.is_none_or(|price| price > floor);
-    above(fees.gas_price, dearest.ceiling.max(dearest.tip))
-        && above(fees.max_fee_per_gas, dearest.ceiling)
-        && above(fees.max_priority_fee_per_gas, dearest.tip)
 }
