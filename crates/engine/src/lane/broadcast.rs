@@ -67,14 +67,12 @@ impl Lane {
 
     /// What a node has taken waits no more for being taken.
     async fn end_wait(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        let unread = memory.noted(nonce).is_some_and(|notes| notes.unread_since.is_some());
         // That no pool has it was seen there, and is over when it is seen there; the word of a node that took it before is not
         // enough.
         let diagnosed = self.submitter.settings.diagnose;
         let over = |wait: &WaitReason| match wait {
             WaitReason::NotInPool { last_error } => last_error.is_some() || !diagnosed,
-            WaitReason::NodeDown { .. } => !unread,
-            WaitReason::GapBelow { .. } | WaitReason::OutOfFunds { .. } => true,
+            WaitReason::GapBelow { .. } | WaitReason::OutOfFunds { .. } | WaitReason::NodeDown { .. } => true,
             _ => false,
         };
         let paid = memory.cursor.cursor.conditions.out_of_funds.is_some();

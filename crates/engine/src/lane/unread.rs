@@ -50,22 +50,25 @@ impl Lane {
             .collect();
         for (nonce, hashes) in slots {
             let asked: Vec<_> = hashes.iter().filter_map(|hash| unread.0.get(hash)).collect();
-            let Some(words) = asked.iter().find_map(|words| words.as_ref()) else {
-                if !asked.is_empty() {
-                    memory.notes(nonce).unread_since = None;
-                }
+            if asked.is_empty() {
                 continue;
-            };
-            let since = *memory.notes(nonce).unread_since.get_or_insert(now);
+            }
+            let words = asked.iter().find_map(|words| words.as_ref());
+            let notes = memory.notes(nonce);
+            notes.unread_since = words.map(|_| notes.unread_since.unwrap_or(now));
+            let long =
+                notes.unread_since.is_some_and(|at| now.since(at) >= self.submitter.settings.reconcile);
             let Some(tx) = memory.tx_of_current(nonce).filter(|tx| tx.facts.state.is_bound()) else {
                 continue;
             };
-            let said = matches!(tx.facts.wait, Some(WaitReason::NodeDown { .. }));
-            if said || now.since(since) < self.submitter.settings.reconcile {
-                continue;
-            }
-            let wait = WaitReason::NodeDown { last_error: NodeText::new(words) };
-            let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = Some(wait));
+            // Nothing else holds back what is bound.
+            let said = matches!(tx.facts.wait, Some(WaitReason::Held { .. }));
+            let wait = match words {
+                Some(words) if long && !said => Some(WaitReason::Held { reason: NodeText::new(words) }),
+                None if said => None,
+                _ => continue,
+            };
+            let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = wait);
             self.write_one(memory, write).await?;
         }
         Ok(())

@@ -48,8 +48,10 @@ async fn execution_reverted_in_answer_to_a_send_is_no_verdict() {
     let rule = refuses(&proxy, "execution reverted: intrinsic gas too low");
     let node = Node::start(&proxy.url(), quick(0)).await;
     let ids = node.submit_all(0, 4).await;
-    let WaitReason::NodeDown { last_error } = waits(&node, ids[0], "NodeDown").await else { unreachable!() };
-    assert!(last_error.to_string().contains("execution reverted"), "{last_error}");
+    let WaitReason::NotInPool { last_error } = waits(&node, ids[0], "NotInPool").await else {
+        unreachable!()
+    };
+    assert!(last_error.is_some_and(|words| words.to_string().contains("execution reverted")));
     struck(&proxy, rule, 4).await;
     proxy.remove(rule);
     node.each_took_effect_once(&anvil, &ids).await;

@@ -31,8 +31,8 @@ async fn waits_for_the_receipt(lie: impl Fn(Value) -> Value + Send + Sync + 'sta
     let settings = LaneSettings { resubmit: Some(Duration::from_millis(300)), ..quick(1) };
     let node = Node::start(&proxy.url(), settings).await;
     let ids = node.submit_all(0, 3).await;
-    let WaitReason::NodeDown { last_error } = waits(&node, ids[0], "NodeDown").await else { unreachable!() };
-    assert!(last_error.to_string().contains(words), "{last_error}");
+    let WaitReason::Held { reason } = waits(&node, ids[0], "Held").await else { unreachable!() };
+    assert!(reason.to_string().contains(words), "{reason}");
     assert_eq!(effects(&anvil, 0).await, 1, "it is mined, whatever they say");
     let (asked, sent) = (proxy.fired(rule), proxy.calls(SEND));
     struck(&proxy, rule, asked + 10).await;
@@ -44,7 +44,7 @@ async fn waits_for_the_receipt(lie: impl Fn(Value) -> Value + Send + Sync + 'sta
     let view = node.handle.tx(ids[0]).await.unwrap();
     assert_eq!((view.state, view.mined_as), (TxState::Tracking, None), "{view:?}");
     assert_ne!(view.sub_state, Some(SubState::Mined));
-    assert!(matches!(view.wait_reason, Some(WaitReason::NodeDown { .. })), "{view:?}");
+    assert!(matches!(view.wait_reason, Some(WaitReason::Held { .. })), "{view:?}");
     let lane = node.submitter().await;
     assert_eq!((lane.consumed, lane.next_nonce), (Some(Nonce(0)), Some(Nonce(1))), "nothing new is bound");
     assert_eq!(attempts(&node, 0).await.len(), 1);
