@@ -3,6 +3,7 @@
 
 mod counts;
 mod funds;
+mod heads;
 mod health;
 mod invalid;
 mod pools;
