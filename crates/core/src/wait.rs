@@ -41,7 +41,8 @@ pub enum WaitReason {
         /// What is needed.
         needed: Wei,
     },
-    /// The submitter takes no new nonces for now.
+    /// The submitter takes no new nonces for now; or, of a bound transaction, what is known of its nonce allows nothing yet:
+    /// it was used by somebody else, or by it, without a receipt that can be believed.
     Held {
         /// Why.
         reason: NodeText,

@@ -242,9 +242,11 @@ impl Chain for EvmChain {
                 if body.hash != block {
                     return Err(Trouble::malformed("another block than asked for").into());
                 }
-                let ours =
-                    |sent: &&decode::WireSent| sent.from == address && sent.nonce == Some(Quantity(nonce.0));
-                Ok(Sighting { hash: body.transactions.iter().find(ours).map(|sent| sent.hash) })
+                let ours = body.transactions.iter().filter(|sent| sent.from == address);
+                let ours = || ours.clone().filter_map(|sent| Some((Nonce(sent.nonce?.0), sent.hash)));
+                let hash = ours().find(|(used, _)| *used == nonce).map(|(_, hash)| hash);
+                let used = || ours().map(|(used, _)| used);
+                Ok(Sighting { hash, span: used().min().zip(used().max()) })
             })
             .await
     }

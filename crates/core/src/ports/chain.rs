@@ -104,6 +104,9 @@ pub type ChainResult<T> = Result<T, ChainError>;
 pub struct Sighting {
     /// The transaction with this sender and nonce; none if the block holds none.
     pub hash: Option<B256>,
+    /// The lowest and the highest nonce of this sender in the block; none if it holds none. Counts at the block and at its
+    /// parent that do not enclose them are false.
+    pub span: Option<(Nonce, Nonce)>,
 }
 
 named_enum! {

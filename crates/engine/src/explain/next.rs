@@ -89,6 +89,9 @@ fn end(scene: &Scene<'_>) -> &'static str {
 }
 
 fn held(scene: &Scene<'_>) -> Next {
+    if scene.tx.facts.state.is_bound() && scene.foreign.is_none() {
+        return says("Asks for its receipt again, until one names a block of the chain.");
+    }
     let holds = &scene.cursor.conditions.holds;
     let has = |cause| holds.contains_key(&cause);
     if has(HoldCause::Epoch) || has(HoldCause::Genesis) {

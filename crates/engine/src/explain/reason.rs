@@ -53,6 +53,10 @@ fn bound(scene: &Scene<'_>) -> Option<WaitReason> {
     if scene.is_in_the_dark() {
         return Some(node_down(scene));
     }
+    // Endpoints answer, but none has taken it since: that would have ended the wait.
+    if let Some(WaitReason::NodeDown { last_error }) = stored {
+        return Some(WaitReason::NotInPool { last_error: Some(last_error.clone()) });
+    }
     let refusal = scene.current().and_then(|attempt| attempt.refusal.as_ref());
     match scene.tx.facts.amended.as_ref().and_then(|amended| amended.diagnosis.as_ref()) {
         Some(Diagnosis::Lost) => {

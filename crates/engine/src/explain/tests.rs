@@ -340,7 +340,7 @@ fn node_down() {
     let back = Stage::bound().with(|s| {
         s.tx.facts.wait = Some(WaitReason::NodeDown { last_error: words("timed out") });
     });
-    back.says("InPool", "nonce 7", "Sends");
+    back.says("NotInPool", "timed out", "Sends");
 }
 
 #[test]

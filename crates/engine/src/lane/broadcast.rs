@@ -67,14 +67,13 @@ impl Lane {
 
     /// What a node has taken waits no more for being taken.
     async fn end_wait(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        let over = |wait: &WaitReason| {
-            matches!(
-                wait,
-                WaitReason::NotInPool { .. }
-                    | WaitReason::GapBelow { .. }
-                    | WaitReason::OutOfFunds { .. }
-                    | WaitReason::NodeDown { .. }
-            )
+        // That no pool has it was seen there, and is over when it is seen there; the word of a node that took it before is not
+        // enough.
+        let diagnosed = self.submitter.settings.diagnose;
+        let over = |wait: &WaitReason| match wait {
+            WaitReason::NotInPool { last_error } => last_error.is_some() || !diagnosed,
+            WaitReason::GapBelow { .. } | WaitReason::OutOfFunds { .. } | WaitReason::NodeDown { .. } => true,
+            _ => false,
         };
         let paid = memory.cursor.cursor.conditions.out_of_funds.is_some();
         let tx = memory.tx_of_current(nonce).filter(|tx| tx.facts.wait.as_ref().is_some_and(over));

@@ -3,7 +3,9 @@
 //! One bad endpoint of several is the pool's business. Only when none answers for a while is the submitter disabled: it binds
 //! nothing new, requests still queue, and the first answer enables it again.
 
+use gapless_core::change::ResendClaim;
 use gapless_core::event::{EventKind, Told};
+use gapless_core::slot;
 use gapless_core::text::NodeText;
 use serde_json::json;
 
@@ -51,7 +53,13 @@ impl Lane {
         let Ok(balance) = self.chain.chain.balance(&self.submitter.id).await else { return Ok(()) };
         let low = rules.min_balance.is_some_and(|least| balance < least);
         memory.balance_seen = Some((now, low));
-        let paid = short.is_some_and(|(_, needed)| balance >= needed.max(self.cost_of_open(memory)));
+        // Where a node refused although the balance seems to suffice, it counts what we do not see (a fee for another layer,
+        // say): then that balance is not enough for it, and only another one is a reason to think that it is. What is open is
+        // tried on a timer all the while.
+        let tried = memory.open().next().is_some();
+        let paid = short.is_some_and(|(before, needed)| {
+            (balance != before || !tried) && balance >= needed.max(self.cost_of_open(memory))
+        });
         if (!low || was_low) && !paid {
             return Ok(());
         }
@@ -62,6 +70,12 @@ impl Lane {
         }
         if paid {
             draft.cursor.conditions.out_of_funds = None;
+            // The timer has backed off, and what was refused is in no pool.
+            let now = self.database_time();
+            let open = memory.open().filter_map(|(_, attempts)| slot::current(attempts));
+            draft.writes.resends = open
+                .map(|attempt| ResendClaim { nonce: attempt.nonce, n: attempt.n, next_send_at: now })
+                .collect();
         }
         self.commit(memory, draft).await
     }

@@ -31,6 +31,7 @@ mod refusals;
 mod said;
 mod settle;
 mod signing;
+mod unread;
 #[cfg(feature = "test-hooks")]
 mod unstored;
 

@@ -24,6 +24,8 @@ pub(super) struct Notes {
     pub(super) bid_head: Option<B256>,
     /// The cap that was in the way of the last bid, and what was needed.
     pub(super) at_cap: Option<(GasPrice, GasPrice)>,
+    /// Since when an attempt of it is known to be mined, or said to be, without a receipt that can be believed.
+    pub(super) unread_since: Option<Tick>,
     /// When the policy for the stuck is asked again.
     pub(super) govern_after: Option<Tick>,
     /// Since when nobody has taken it, if it is free.
@@ -52,6 +54,7 @@ impl Default for Notes {
             bid_after: None,
             bid_head: None,
             at_cap: None,
+            unread_since: None,
             govern_after: None,
             free_since: None,
             cost: None,

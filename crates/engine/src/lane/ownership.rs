@@ -116,6 +116,12 @@ impl Lane {
         }
         let sighting = chain.sighting(id, nonce, block.this.hash).await;
         let Some(sighting) = unless_young(sighting, block.this.number, at)? else { return Ok(Proof::NotYet) };
+        // Counts that the block itself contradicts prove nothing: what stands in it was not used before it, and where nothing
+        // happened no nonce was used.
+        let contradicted = sighting.span.is_some_and(|(low, high)| low < before || high >= after);
+        if contradicted || block.transactions.is_empty() {
+            return Ok(Proof::NotYet);
+        }
         if let Some(hash) = sighting.hash {
             // A fresh read: an attempt may have been stored since this lane last looked.
             let stored = self.tools.store.attempts(id, nonce, nonce.next()).await;

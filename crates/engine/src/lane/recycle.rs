@@ -79,7 +79,11 @@ impl Lane {
         }
         self.commit(memory, draft).await?;
         let now = self.tick();
-        memory.notes(nonce).free_since = Some(now);
+        let notes = memory.notes(nonce);
+        notes.free_since = Some(now);
+        // What was said of these bytes is not said of whoever takes the slot.
+        notes.invalid_at.clear();
+        (notes.bid, notes.bid_after, notes.at_cap) = (None, None, None);
         memory.invalid_in_row += 1;
         let rules = self.submitter.settings.rules;
         let most = match rules.mode {

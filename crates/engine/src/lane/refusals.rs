@@ -61,12 +61,18 @@ impl Lane {
         draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at });
         let tx = attempt.tx_id.and_then(|tx_id| memory.txs.get(&tx_id));
         if let Some(tx) = tx.filter(|tx| tx.facts.state.is_bound() && tx.facts.mined.is_none()) {
-            let wait = self.wait_after(&outcome, attempt, &draft, memory, &refusal);
+            let unread = memory.noted(nonce).is_some_and(|notes| notes.unread_since.is_some());
+            let wait = match outcome {
+                // Used by these very bytes, by all we know: what is missing is the receipt.
+                SendOutcome::NonceTooLow if unread => tx.facts.wait.clone(),
+                _ => Some(self.wait_after(&outcome, attempt, &draft, memory, &refusal)),
+            };
             let news = attempt.refusal.as_ref() != Some(&refusal);
             let told = Told::with(EventKind::TxAttemptRefused, json!({"code": refusal.code}));
             let told = if news { vec![told] } else { vec![] };
-            if news || tx.facts.wait.as_ref().map(WaitReason::code) != Some(wait.code()) {
-                let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], told, |facts| facts.wait = Some(wait));
+            let code = |wait: &Option<WaitReason>| wait.as_ref().map(WaitReason::code);
+            if news || code(&tx.facts.wait) != code(&wait) {
+                let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], told, |facts| facts.wait = wait);
                 draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
             }
         }

@@ -23,6 +23,7 @@ use serde_json::json;
 use super::bid::competing;
 use super::commands::lost;
 use super::memory::Memory;
+use super::unread::Unread;
 use super::{Lane, Stop};
 use crate::heads::Ring;
 use crate::names;
@@ -164,16 +165,21 @@ impl Lane {
             return Ok(());
         }
         let mut receipts: Vec<Receipt> = Vec::new();
+        let mut unread = Unread::default();
         for hash in self.suspects(memory, ring) {
-            match self.chain.calls.receipt(hash).await {
-                Ok(Some(receipt)) => receipts.push(receipt),
+            match (self.chain.calls.receipt(hash).await, ring.holds(hash, 0)) {
+                (Ok(Some(receipt)), _) => receipts.push(receipt),
+                (Ok(None), None) => unread.unheard_of(hash),
                 // A block names it and this endpoint has no receipt yet, or nothing can be said: ask again soon.
-                Ok(None) if ring.holds(hash, 0).is_none() => {}
-                Ok(None) | Err(_) => memory.ask_all_at = self.soon(),
+                (Ok(None), Some(block)) => {
+                    unread.missing(hash, block);
+                    memory.ask_all_at = self.soon();
+                }
+                (Err(_), _) => memory.ask_all_at = self.soon(),
             }
         }
         if receipts.is_empty() {
-            return Ok(());
+            return self.note_unread(memory, &unread).await;
         }
         self.tools.points.reach(Point::AfterReceipt);
         let now = self.database_time();
@@ -182,14 +188,29 @@ impl Lane {
         let mut placed = Vec::new();
         let mut unclear = false;
         for (nonce, attempts) in memory.open() {
-            let found =
-                attempts.iter().find_map(|a| receipts.iter().find(|r| r.hash == a.hash).map(|r| (a, r)));
-            let Some((attempt, receipt)) = found.filter(|_| nonce == consumed) else { break };
-            // A fresh look: the view may have changed while receipts were fetched.
-            if self.is_canonical(&self.chain.heads.ring(), receipt.block).await != Some(true) {
-                unclear = true;
+            if nonce != consumed {
                 break;
             }
+            let mut found = None;
+            for attempt in attempts {
+                let Some(receipt) = receipts.iter().find(|receipt| receipt.hash == attempt.hash) else {
+                    continue;
+                };
+                // A fresh look: the view may have changed while receipts were fetched. A receipt from a dead fork does not
+                // hide that of another attempt.
+                let ring = self.chain.heads.ring();
+                match self.is_canonical(&ring, receipt.block).await {
+                    Some(true) => {
+                        found = Some((attempt, receipt));
+                        break;
+                    }
+                    elsewhere => {
+                        unread.elsewhere(attempt.hash, receipt.block, elsewhere.is_some());
+                        unclear = true;
+                    }
+                }
+            }
+            let Some((attempt, receipt)) = found else { break };
             consumed = nonce.next();
             placed.push((nonce, receipt.block));
             for tx in memory.txs_at(nonce).filter(|tx| tx.facts.state.is_bound()) {
@@ -205,7 +226,7 @@ impl Lane {
             memory.ask_all_at = self.soon();
         }
         let Some(run) = draft.cursor.run.as_mut().filter(|run| run.consumed != consumed) else {
-            return Ok(());
+            return self.note_unread(memory, &unread).await;
         };
         run.consumed = consumed;
         if run.open() == 0 {

@@ -9,6 +9,7 @@ mod deep;
 mod explain;
 mod gray_zone;
 mod lagging;
+mod lies;
 mod market;
 #[cfg(feature = "geth")]
 mod on_geth;

@@ -106,10 +106,25 @@ impl Node {
         settings: LaneSettings,
         accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
     ) -> Self {
+        Self::reaching(store, &EvmOptions::new(31337, urls), settings, accounts).await
+    }
+
+    /// With the account's own key, reaching its chain in another than the usual way.
+    pub(crate) async fn through(options: &EvmOptions, settings: LaneSettings) -> Self {
+        let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
+        Self::reaching(memory(), options, settings, vec![(submitter(), signer)]).await
+    }
+
+    async fn reaching(
+        store: Arc<dyn Store>,
+        options: &EvmOptions,
+        settings: LaneSettings,
+        accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let registry = Registry::new(settings.clone());
         let chain_id: ChainId = "eip155:31337".parse().unwrap();
-        registry.add_chain(chain_id, Arc::new(EvmChain::new(&EvmOptions::new(31337, urls)).unwrap()));
+        registry.add_chain(chain_id, Arc::new(EvmChain::new(options).unwrap()));
         for (id, signer) in accounts {
             registry.add_submitter(Submitter { id, settings: settings.clone(), signer: Some(signer) });
         }
@@ -200,16 +215,19 @@ impl Node {
         events.into_iter().map(|event| event.kind).collect()
     }
 
-    /// Whether the submitter has told this, ever.
+    /// Whether anybody has told this, ever.
     pub(crate) async fn ever_told(&self, kind: EventKind) -> bool {
-        let mut cursor = None;
+        self.times_told(kind).await > 0
+    }
+
+    /// How often it was told.
+    pub(crate) async fn times_told(&self, kind: EventKind) -> usize {
+        let (mut cursor, mut times) = (None, 0);
         loop {
             let page = self.handle.events(cursor, 500).await.unwrap();
-            if page.events.iter().any(|event| event.kind == kind) {
-                return true;
-            }
+            times += page.events.iter().filter(|event| event.kind == kind).count();
             if page.events.is_empty() {
-                return false;
+                return times;
             }
             cursor = Some(page.next);
         }

@@ -57,10 +57,12 @@ async fn counts_belong_to_their_head(chain: &dyn Chain, attempts: &[StoredAttemp
 async fn senders_are_seen_in_blocks(chain: &dyn Chain, attempts: &[StoredAttempt]) {
     let block = receipt_of(chain, attempts[1].hash).await.block;
     let sighting = async |nonce| chain.sighting(&account(), Nonce(nonce), block.hash).await;
-    assert_eq!(sighting(1).await, Ok(Sighting { hash: Some(attempts[1].hash) }));
-    assert_eq!(sighting(77).await, Ok(Sighting { hash: None }));
+    let span = sighting(1).await.unwrap().span;
+    assert!(span.is_some_and(|(low, high)| low <= Nonce(1) && Nonce(1) <= high), "{span:?}");
+    assert_eq!(sighting(1).await, Ok(Sighting { hash: Some(attempts[1].hash), span }));
+    assert_eq!(sighting(77).await, Ok(Sighting { hash: None, span }));
     let other = SubmitterId::evm(CHAIN, Address::repeat_byte(0xee));
-    assert_eq!(chain.sighting(&other, Nonce(1), block.hash).await, Ok(Sighting { hash: None }));
+    assert_eq!(chain.sighting(&other, Nonce(1), block.hash).await, Ok(Sighting { hash: None, span: None }));
     let nowhere = chain.sighting(&account(), Nonce(1), B256::repeat_byte(7)).await;
     assert!(matches!(nowhere, Err(ChainError::Pruned(_))), "{nowhere:?}");
     let nowhere = chain.count_at(&account(), B256::repeat_byte(7)).await;

@@ -11,7 +11,7 @@ use alloy_primitives::{Address, B256, Bytes, keccak256};
 use gapless_core::fees::{Gas, GasPrice};
 use gapless_core::ids::Nonce;
 use gapless_core::outcome::SendOutcome;
-use gapless_core::ports::chain::{Block, BlockRef, Counts, Receipt, Signed, Unsigned};
+use gapless_core::ports::chain::{Block, BlockRef, Counts, Receipt, Sighting, Signed, Unsigned};
 use gapless_core::text::NodeText;
 use serde::{Deserialize, Serialize};
 
@@ -258,9 +258,12 @@ impl SimChain {
         self.blocks.contains_key(&block).then(|| Nonce(self.count(block, account)))
     }
 
-    fn sighting(&self, account: Address, nonce: Nonce, block: B256) -> Option<B256> {
-        let txs = self.blocks.get(&block)?.txs.iter();
-        txs.into_iter().find(|tx| tx.from == account && tx.nonce == nonce.0).map(|tx| tx.hash)
+    fn sighting(&self, account: Address, nonce: Nonce, block: B256) -> Sighting {
+        let ours =
+            || self.blocks.get(&block).into_iter().flat_map(|b| &b.txs).filter(|tx| tx.from == account);
+        let hash = ours().find(|tx| tx.nonce == nonce.0).map(|tx| tx.hash);
+        let used = || ours().map(|tx| Nonce(tx.nonce));
+        Sighting { hash, span: used().min().zip(used().max()) }
     }
 }
 

@@ -112,8 +112,7 @@ impl Chain for NodeChain {
 
     async fn sighting(&self, account: &SubmitterId, nonce: Nonce, block: B256) -> ChainResult<Sighting> {
         let account = address(account)?;
-        let hash = self.read("chain.sighting", move |chain, _| chain.sighting(account, nonce, block)).await?;
-        Ok(Sighting { hash })
+        self.read("chain.sighting", move |chain, _| chain.sighting(account, nonce, block)).await
     }
 
     async fn balance(&self, _: &SubmitterId) -> ChainResult<Wei> {
