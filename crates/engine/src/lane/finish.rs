@@ -11,7 +11,7 @@ use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::ports::chain::{BlockRef, Tag};
-use gapless_core::record::{Failure, Mined, MinedAs, TxRecord, Withdrawal};
+use gapless_core::record::{Failure, Mined, TxRecord, Withdrawal};
 use gapless_core::state::{SubState, TxEvent};
 use gapless_core::text::NodeText;
 use gapless_core::time::Timestamp;
@@ -157,7 +157,8 @@ impl Lane {
         now: Timestamp,
     ) -> Result<TxWrite, Stop> {
         let confirmations = head.saturating_sub(mined.block_number);
-        let mut told = self.races(memory, tx, mined);
+        let mut told = self.lost_races(memory, tx, mined);
+        told.extend((self.is_replaced(memory, tx, mined) == Some(true)).then(|| done("replace")));
         let event = if mined.succeeded {
             let figures = json!({"confirmations": confirmations, "newFork": false});
             told.push(Told::with(EventKind::TxConfirmed, figures));
@@ -180,24 +181,24 @@ impl Lane {
         write.map_err(|_| Stop::OutOfStep)
     }
 
-    /// How the commands that competed with it ended.
-    fn races(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Vec<Told> {
-        let mut told = Vec::new();
-        if tx.facts.withdrawal() == Some(Withdrawal::Cancel) {
-            told.push(lost("cancel", "mined-before"));
-        }
-        // Replaced while it was queued, nothing competed.
-        let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
-        let attempts: Vec<_> =
-            attempts.into_iter().flatten().filter(|attempt| attempt.tx_id == Some(tx.tx_id())).collect();
-        let replaced = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref());
-        if let Some(payload) = replaced.filter(|_| attempts.len() > 1) {
-            let attempt = attempts.iter().find(|attempt| attempt.hash == mined.hash);
-            let won = mined.mined_as == MinedAs::Replacement
-                && attempt.is_some_and(|attempt| self.carries(attempt, payload));
-            told.push(if won { done("replace") } else { lost("replace", "mined-before") });
-        }
-        told
+    /// The commands that competed with what was mined, and lost.
+    pub(super) fn lost_races(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Vec<Told> {
+        let cancel = tx.facts.withdrawal() == Some(Withdrawal::Cancel);
+        let replace = self.is_replaced(memory, tx, mined) == Some(false);
+        let commands = [("cancel", cancel), ("replace", replace)].into_iter().filter(|(_, beaten)| *beaten);
+        commands.map(|(command, _)| lost(command, "mined-before")).collect()
+    }
+
+    /// Whether the replacement that was asked for is what was mined; none if none competed.
+    fn is_replaced(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Option<bool> {
+        let payload = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref())?;
+        let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce)).into_iter().flatten();
+        let own =
+            attempts.filter(|attempt| attempt.tx_id == Some(tx.tx_id()) && attempt.kind.carries_effect());
+        // Replaced while it was queued, all of them carry it: nothing competed, and it was told then.
+        let rivals = own.filter(|attempt| !self.carries(attempt, payload));
+        let hashes: Vec<_> = rivals.map(|attempt| attempt.hash).collect();
+        (!hashes.is_empty()).then(|| !hashes.contains(&mined.hash))
     }
 
     /// Its slot went to something else, for good.

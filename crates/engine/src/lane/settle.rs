@@ -21,7 +21,6 @@ use gapless_core::wait::WaitReason;
 use serde_json::json;
 
 use super::bid::competing;
-use super::commands::lost;
 use super::memory::Memory;
 use super::{Lane, Stop};
 use crate::heads::Ring;
@@ -118,8 +117,8 @@ impl Lane {
         let replaced = attempt.and_then(|attempt| self.chain.chain.contents(&attempt.raw));
         let mut told = vec![Told::with(EventKind::TxReorged, json!({"blockNumber": block_number}))];
         let overtaken = kind.is_some_and(AttemptKind::carries_effect);
-        if overtaken && tx.facts.withdrawal().is_some() {
-            told.push(lost("cancel", "mined-before"));
+        if overtaken {
+            told.extend(self.lost_races(memory, tx, mined));
         }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reorged], told, |facts| {
             facts.mined = None;
