@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use alloy_primitives::B256;
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
@@ -191,14 +192,20 @@ impl Lane {
 
     /// Whether the replacement that was asked for is what was mined; none if none competed.
     fn is_replaced(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Option<bool> {
-        let payload = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref())?;
+        let rivals = self.rivals(memory, tx);
+        (!rivals.is_empty()).then(|| !rivals.contains(&mined.hash))
+    }
+
+    /// The transaction's own bytes that a replacement competes with. None for one that was replaced while it was queued: all
+    /// its bytes carry the new payload, and that it is replaced was told then.
+    fn rivals(&self, memory: &Memory, tx: &TxRecord) -> Vec<B256> {
+        let Some(payload) = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref()) else {
+            return Vec::new();
+        };
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce)).into_iter().flatten();
         let own =
             attempts.filter(|attempt| attempt.tx_id == Some(tx.tx_id()) && attempt.kind.carries_effect());
-        // Replaced while it was queued, all of them carry it: nothing competed, and it was told then.
-        let rivals = own.filter(|attempt| !self.carries(attempt, payload));
-        let hashes: Vec<_> = rivals.map(|attempt| attempt.hash).collect();
-        (!hashes.is_empty()).then(|| !hashes.contains(&mined.hash))
+        own.filter(|attempt| !self.carries(attempt, payload)).map(|attempt| attempt.hash).collect()
     }
 
     /// Its slot went to something else, for good.
@@ -213,7 +220,7 @@ impl Lane {
             None if tx.facts.sub_state == Some(SubState::Abandoned) => {
                 (TxEvent::InvalidDeep, vec![Told::with(EventKind::TxFailed, json!({"reason": "invalid"}))])
             }
-            None => return requeue(tx),
+            None => return requeue(tx, !self.rivals(memory, tx).is_empty()),
         };
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         let words = attempts.into_iter().flatten().filter(|attempt| attempt.tx_id == Some(tx.tx_id()));
@@ -232,15 +239,17 @@ impl Lane {
     }
 }
 
-/// A transaction whose nonce went to something else, for good: it needs another.
-fn requeue(tx: &TxRecord) -> Result<TxWrite, Stop> {
+/// A transaction whose nonce went to something else, for good: it needs another. If a replacement competed, the bytes it
+/// competed with are void: it is what will be bound next.
+fn requeue(tx: &TxRecord, replaced: bool) -> Result<TxWrite, Stop> {
     let ours = tx.facts.mined.is_some();
     let (reason, words) = match ours {
         true => ("slot_lost", "nonce used by another transaction of this account"),
         false => ("foreign_use", "nonce used by somebody else"),
     };
     metrics::counter!(names::TX_REQUEUED, "reason" => reason).increment(1);
-    let told = vec![Told::with(EventKind::TxRequeued, json!({"reason": words}))];
+    let requeued = Told::with(EventKind::TxRequeued, json!({"reason": words}));
+    let told = replaced.then(|| done("replace")).into_iter().chain([requeued]).collect();
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::SlotLostDeep], told, |facts| {
         (facts.nonce, facts.tx_hash, facts.mined, facts.sub_state) = (None, None, None, None);
         (facts.wait, facts.bound_at) = (None, None);
