@@ -13,6 +13,7 @@ use gapless_core::attempt::{AttemptKind, SUPERSEDED, StoredAttempt};
 use gapless_core::change::{Draft, ResendClaim, TxWrite};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
+use gapless_core::intent::OnExpiry;
 use gapless_core::ports::chain::Receipt;
 use gapless_core::record::{Mined, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxEvent};
@@ -120,8 +121,13 @@ impl Lane {
         if overtaken {
             told.extend(self.lost_races(memory, tx, mined));
         }
+        // Only who asked for it is ever withdrawn by the time.
+        let may_expire = tx.request.intent.options.on_expiry == OnExpiry::Cancel;
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reorged], told, |facts| {
             facts.mined = None;
+            if overtaken && may_expire {
+                facts.amend().reopened = true;
+            }
             if own {
                 facts.tx_hash = Some(mined.hash);
             }
