@@ -15,6 +15,7 @@ use gapless_engine::LaneSettings;
 use gapless_engine::handle::Request;
 use gapless_engine::view::TxView;
 use gapless_testkit::anvil::Anvil;
+use gapless_testkit::node::EthNode;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy, RuleId};
 use gapless_testkit::wait::eventually;
 use serde_json::{Value, json};
@@ -231,9 +232,9 @@ pub(crate) async fn commands_told(node: &Node, id: TxId) -> Vec<Value> {
 }
 
 /// Waits until a chain's node holds these bytes.
-pub(crate) async fn held(anvil: &Anvil, attempt: &StoredAttempt) {
+pub(crate) async fn held(node: &impl EthNode, attempt: &StoredAttempt) {
     eventually(LONG, "the bytes at the node", || async {
-        let found = anvil.rpc("eth_getTransactionByHash", json!([attempt.hash])).await.unwrap();
+        let found = node.rpc("eth_getTransactionByHash", json!([attempt.hash])).await.unwrap();
         (!found.is_null()).then_some(())
     })
     .await
