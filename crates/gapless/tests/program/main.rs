@@ -5,6 +5,8 @@
 mod acceptance;
 mod audit;
 mod bad_start;
+#[cfg(feature = "test-points")]
+mod cancels;
 mod cluster;
 mod counter;
 #[cfg(feature = "test-points")]
