@@ -24,6 +24,7 @@ use super::notes::Wanted;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
+use crate::points::Point;
 
 /// What came of trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,6 +232,7 @@ impl Lane {
         }
         draft.writes.attempts.push(attempt);
         self.commit(memory, draft).await?;
+        self.tools.points.reach(Point::AfterBidCommit);
         let notes = memory.notes(nonce);
         (notes.bid, notes.at_cap) = (None, None);
         notes.invalid_at.clear();

@@ -66,6 +66,7 @@ impl Lane {
                 code = code.as_ref().map(|code| code.as_str()), actor = %command.command.actor, "command executed");
             draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code, result }];
             self.commit(memory, draft).await?;
+            self.tools.points.reach(Point::AfterCommand);
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ use super::memory::Memory;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
+use crate::points::Point;
 
 /// So many heads must have passed, with every endpoint saying the same.
 const HEADS: usize = 3;
@@ -154,6 +155,7 @@ impl Lane {
             draft.cursor.in_flight = Some(InFlight { nonce, tx_id: None });
         }
         self.commit(memory, draft).await?;
+        self.tools.points.reach(Point::AfterBidCommit);
         metrics::counter!(names::PLACEHOLDER, "reason" => "recycled").increment(1);
         memory.notes(nonce).free_since = None;
         self.broadcast(memory, nonce).await

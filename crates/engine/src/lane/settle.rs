@@ -13,6 +13,7 @@ use gapless_core::attempt::{AttemptKind, SUPERSEDED, StoredAttempt};
 use gapless_core::change::{Draft, ResendClaim, TxWrite};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
+use gapless_core::intent::OnExpiry;
 use gapless_core::ports::chain::Receipt;
 use gapless_core::record::{Mined, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxEvent};
@@ -21,7 +22,6 @@ use gapless_core::wait::WaitReason;
 use serde_json::json;
 
 use super::bid::competing;
-use super::commands::lost;
 use super::memory::Memory;
 use super::unread::Unread;
 use super::{Lane, Stop};
@@ -119,11 +119,16 @@ impl Lane {
         let replaced = attempt.and_then(|attempt| self.chain.chain.contents(&attempt.raw));
         let mut told = vec![Told::with(EventKind::TxReorged, json!({"blockNumber": block_number}))];
         let overtaken = kind.is_some_and(AttemptKind::carries_effect);
-        if overtaken && tx.facts.withdrawal().is_some() {
-            told.push(lost("cancel", "mined-before"));
+        if overtaken {
+            told.extend(self.lost_races(memory, tx, mined));
         }
+        // Only who asked for it is ever withdrawn by the time.
+        let may_expire = tx.request.intent.options.on_expiry == OnExpiry::Cancel;
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reorged], told, |facts| {
             facts.mined = None;
+            if overtaken && may_expire {
+                facts.amend().reopened = true;
+            }
             if own {
                 facts.tx_hash = Some(mined.hash);
             }

@@ -87,7 +87,13 @@ impl Node {
             let signer = LocalSigner::from_hex(key, None).unwrap();
             (SubmitterId::evm(31337, signer.address()), Arc::new(signer))
         };
-        Self::with(store, urls, settings, keys.iter().map(signer).collect()).await
+        Self::with("a", store, urls, settings, keys.iter().map(signer).collect()).await
+    }
+
+    /// A second process beside the first, on the same store.
+    pub(crate) async fn beside(store: Arc<dyn Store>, urls: &[String], settings: LaneSettings) -> Self {
+        let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
+        Self::with("b", store, urls, settings, vec![(submitter(), signer)]).await
     }
 
     /// With another signer.
@@ -97,10 +103,11 @@ impl Node {
         settings: LaneSettings,
         signer: Arc<dyn Signer>,
     ) -> Self {
-        Self::with(store, urls, settings, vec![(submitter(), signer)]).await
+        Self::with("a", store, urls, settings, vec![(submitter(), signer)]).await
     }
 
     async fn with(
+        name: &str,
         store: Arc<dyn Store>,
         urls: &[String],
         settings: LaneSettings,
@@ -129,7 +136,7 @@ impl Node {
             registry.add_submitter(Submitter { id, settings: settings.clone(), signer: Some(signer) });
         }
         let options = EngineOptions {
-            owner: Owner::new("a", clock.draw()).unwrap(),
+            owner: Owner::new(name, clock.draw()).unwrap(),
             terms: LeaseTerms::new(Duration::from_secs(6), Duration::from_millis(500)).unwrap(),
             renew: Duration::from_millis(1_000),
             sweep: Duration::from_millis(300),
