@@ -182,6 +182,9 @@ pub struct Amendment {
     /// Fees asked for instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fees: Option<FeeWishes>,
+    /// A dearer attempt than the one of this number was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bid_above: Option<u32>,
     /// A placeholder competes for its nonce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawal: Option<Withdrawal>,

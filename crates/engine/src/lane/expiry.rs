@@ -22,6 +22,9 @@ impl Lane {
                 && tx.facts.withdrawal().is_none()
                 && !tx.facts.is_reopened()
         };
+        if !self.can_fill() {
+            return Ok(());
+        }
         let writes: Vec<_> =
             memory.txs.values().filter(over).map(|tx| withdrawn(tx, Withdrawal::Expiry)).collect();
         if writes.is_empty() {

@@ -120,7 +120,9 @@ impl Lane {
         }
         let hashes: Vec<_> = memory.slots.get(&nonce)?.iter().map(|attempt| attempt.hash).collect();
         for hash in hashes {
-            if let Ok(Some(receipt)) = self.chain.calls.receipt(hash).await {
+            if let Ok(Some(receipt)) = self.chain.calls.receipt(hash).await
+                && self.is_canonical(&self.chain.heads.ring(), receipt.block).await == Some(true)
+            {
                 memory.placed.insert(nonce, receipt.block);
                 return Some(receipt.block);
             }

@@ -113,16 +113,17 @@ impl Node {
         settings: LaneSettings,
         accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
     ) -> Self {
-        Self::reaching(store, &EvmOptions::new(31337, urls), settings, accounts).await
+        Self::reaching(name, store, &EvmOptions::new(31337, urls), settings, accounts).await
     }
 
     /// With the account's own key, reaching its chain in another than the usual way.
     pub(crate) async fn through(options: &EvmOptions, settings: LaneSettings) -> Self {
         let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
-        Self::reaching(memory(), options, settings, vec![(submitter(), signer)]).await
+        Self::reaching("a", memory(), options, settings, vec![(submitter(), signer)]).await
     }
 
     async fn reaching(
+        name: &str,
         store: Arc<dyn Store>,
         options: &EvmOptions,
         settings: LaneSettings,

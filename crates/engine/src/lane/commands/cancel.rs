@@ -63,9 +63,7 @@ impl Lane {
                 Cancelling::Mined(write.map_err(|_| Stop::OutOfStep)?)
             }
             _ if facts.withdrawal().is_some() => Cancelling::Competing,
-            _ if !self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots()) => {
-                Cancelling::NoPlaceholder
-            }
+            _ if !self.can_fill() => Cancelling::NoPlaceholder,
             _ => Cancelling::Competes(withdrawn(tx, Withdrawal::Cancel)?),
         })
     }
