@@ -234,6 +234,9 @@ impl Lane {
             let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Replace], told, |facts| {
                 (facts.tx_hash, facts.wait) = (Some(hash), None);
                 facts.sub_state = Some(sub_state);
+                if let Some(amended) = facts.amended.as_mut() {
+                    amended.bid_above = None;
+                }
             });
             draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         }

@@ -54,15 +54,19 @@ impl Lane {
             Ok(counts) => counts,
             Err(error) => {
                 self.heard(memory, Some(NodeText::new(&error.to_string()))).await?;
-                return Ok(false);
+                return Ok(memory.run().is_none());
             }
         };
         self.heard(memory, None).await?;
+        // Before the first nonce there is nothing to compare: whether anybody answers is all.
+        let Some(run) = memory.run() else {
+            memory.compared_at = Some(now);
+            return Ok(true);
+        };
         if counts.at.number < seen {
             return Ok(false);
         }
         memory.compared_at = Some(now);
-        let Some(run) = memory.run() else { return Ok(true) };
         self.forget_vanished_exhibit(memory, counts.latest).await?;
         self.notice_deep_reorg(memory, &counts).await?;
         if counts.latest > run.next {

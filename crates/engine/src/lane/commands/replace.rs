@@ -104,9 +104,6 @@ impl Lane {
         if tx.facts.withdrawal().is_some() {
             return Ok(Some("cancelling"));
         }
-        if tx.facts.sub_state == Some(SubState::Abandoned) {
-            return Ok(Some("abandoned"));
-        }
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         if let (Some(fees), Some(dearest)) = (fees, attempts.and_then(|attempts| Dearest::of(attempts)))
             && !dearest.admits(fees)
