@@ -9,6 +9,7 @@ mod invalid;
 mod pools;
 mod prices;
 mod receipts;
+mod timeouts;
 
 use std::time::Duration;
 
