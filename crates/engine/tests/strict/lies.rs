@@ -2,6 +2,7 @@
 //! that was accepted takes effect once.
 
 mod counts;
+mod dropped;
 mod funds;
 mod heads;
 mod health;

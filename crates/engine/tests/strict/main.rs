@@ -21,3 +21,4 @@ mod races;
 mod reorg;
 mod reorgs;
 mod support;
+mod tags;
