@@ -2,6 +2,7 @@
 //! that was accepted takes effect once.
 
 mod counts;
+mod dropped;
 mod funds;
 mod heads;
 mod health;
@@ -9,6 +10,7 @@ mod invalid;
 mod pools;
 mod prices;
 mod receipts;
+mod timeouts;
 
 use std::time::Duration;
 

@@ -26,3 +26,4 @@ mod reorgs;
 mod resets;
 mod resolve;
 mod support;
+mod tags;

@@ -83,17 +83,12 @@ impl Node {
         settings: LaneSettings,
         keys: &[&str],
     ) -> Self {
-        let signer = |key: &&str| -> (SubmitterId, Arc<dyn Signer>) {
-            let signer = LocalSigner::from_hex(key, None).unwrap();
-            (SubmitterId::evm(31337, signer.address()), Arc::new(signer))
-        };
-        Self::with("a", store, urls, settings, keys.iter().map(signer).collect()).await
+        Self::with("a", store, urls, settings, accounts(keys)).await
     }
 
     /// A second process beside the first, on the same store.
     pub(crate) async fn beside(store: Arc<dyn Store>, urls: &[String], settings: LaneSettings) -> Self {
-        let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
-        Self::with("b", store, urls, settings, vec![(submitter(), signer)]).await
+        Self::with("b", store, urls, settings, accounts(&[KEY])).await
     }
 
     /// With another signer.
@@ -118,8 +113,12 @@ impl Node {
 
     /// With the account's own key, reaching its chain in another than the usual way.
     pub(crate) async fn through(options: &EvmOptions, settings: LaneSettings) -> Self {
-        let signer: Arc<dyn Signer> = Arc::new(LocalSigner::from_hex(KEY, None).unwrap());
-        Self::reaching("a", memory(), options, settings, vec![(submitter(), signer)]).await
+        Self::through_with(options, settings, &[KEY]).await
+    }
+
+    /// The same with the accounts of these keys.
+    pub(crate) async fn through_with(options: &EvmOptions, settings: LaneSettings, keys: &[&str]) -> Self {
+        Self::reaching("a", memory(), options, settings, accounts(keys)).await
     }
 
     async fn reaching(
@@ -267,6 +266,14 @@ impl Node {
         }
         assert_eq!(count_of(node, who).await, ids.len() as u64, "nothing else was sent");
     }
+}
+
+fn accounts(keys: &[&str]) -> Vec<(SubmitterId, Arc<dyn Signer>)> {
+    let account = |key: &&str| -> (SubmitterId, Arc<dyn Signer>) {
+        let signer = LocalSigner::from_hex(key, None).unwrap();
+        (SubmitterId::evm(31337, signer.address()), Arc::new(signer))
+    };
+    keys.iter().map(account).collect()
 }
 
 pub(crate) fn memory() -> Arc<dyn Store> {

@@ -104,12 +104,34 @@ pub struct Rule {
     pub times: Option<u32>,
     /// Only at every n-th matching call; `None` at each.
     pub every: Option<u32>,
+    /// Only with this luck; `None` always.
+    pub luck: Option<Luck>,
+}
+
+/// So many matching calls of a hundred, the same ones for the same seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Luck {
+    /// Out of a hundred.
+    pub percent: u32,
+    /// Decides which.
+    pub seed: u64,
+}
+
+impl Luck {
+    /// Whether it strikes at the n-th call.
+    fn strikes(self, n: u32) -> bool {
+        // SplitMix64: neighbours have nothing in common, so no rhythm of a caller falls in with it.
+        let mut mixed = self.seed.wrapping_add(u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % 100 < u64::from(self.percent)
+    }
 }
 
 impl Rule {
     /// Strikes at every call of `method`.
     pub fn new(method: impl Into<String>, fault: Fault) -> Self {
-        Self { method: method.into(), fault, times: None, every: None }
+        Self { method: method.into(), fault, times: None, every: None, luck: None }
     }
 
     /// Strikes this often and then never again.
@@ -123,6 +145,13 @@ impl Rule {
     #[must_use]
     pub fn every(mut self, every: u32) -> Self {
         self.every = Some(every);
+        self
+    }
+
+    /// Strikes at so many calls of a hundred, without rhythm, and at the same ones for the same seed.
+    #[must_use]
+    pub fn by_luck(mut self, percent: u32, seed: u64) -> Self {
+        self.luck = Some(Luck { percent, seed });
         self
     }
 }
@@ -147,6 +176,7 @@ impl Entry {
         }
         self.seen += 1;
         let due = self.rule.every.is_none_or(|every| self.seen.is_multiple_of(every))
+            && self.rule.luck.is_none_or(|luck| luck.strikes(self.seen))
             && self.rule.times.is_none_or(|times| self.fired < times);
         self.fired += u32::from(due);
         due
