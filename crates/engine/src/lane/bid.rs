@@ -20,7 +20,6 @@ use serde_json::json;
 use tracing::info;
 
 use super::memory::Memory;
-use super::notes::Wanted;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
@@ -60,14 +59,12 @@ impl Lane {
         if notes.and_then(|notes| notes.bid_after).is_some_and(|after| self.tick() < after) {
             return false;
         }
-        if memory.tx_of_current(nonce).is_some_and(|tx| !self.carries_intent(tx, current)) {
+        let asked = |tx: &TxRecord| !self.carries_intent(tx, current) || is_ordered(tx, memory, nonce);
+        if memory.tx_of_current(nonce).is_some_and(asked) {
             return true;
         }
-        match notes.and_then(|notes| notes.bid) {
-            Some(Wanted::Ordered) => true,
-            Some(Wanted::Suggested) => self.may_raise(memory, nonce, current),
-            None => self.may_raise(memory, nonce, current) && self.is_overdue(memory, nonce, current),
-        }
+        let suggested = notes.is_some_and(|notes| notes.suggested);
+        self.may_raise(memory, nonce, current) && (suggested || self.is_overdue(memory, nonce, current))
     }
 
     /// Whether an attempt is what its transaction wants to be mined.
@@ -119,7 +116,8 @@ impl Lane {
             return Ok(Bidding::NotNow);
         };
         let options = tx.as_ref().map(TxRecord::options).unwrap_or_default();
-        let Ok(Some(bid)) = self.price(memory, same, &attempts, &options, contents.gas_limit).await else {
+        let by_policy = same && !tx.as_ref().is_some_and(|tx| is_ordered(tx, memory, nonce));
+        let Ok(Some(bid)) = self.price(by_policy, &attempts, &options, contents.gas_limit).await else {
             return Ok(Bidding::NotNow);
         };
         let fees = match bid {
@@ -173,12 +171,11 @@ impl Lane {
         })
     }
 
-    /// What to offer; none if the policy wants nothing offered. It is asked where only the price changes, and what it says
-    /// is held to the rule of nodes and to the caps.
+    /// What to offer; none if the policy wants nothing offered. It is asked where only the price changes and nobody ordered
+    /// that, and what it says is held to the rule of nodes and to the caps.
     async fn price(
         &self,
-        memory: &Memory,
-        same: bool,
+        by_policy: bool,
         attempts: &[StoredAttempt],
         options: &Options,
         gas: Gas,
@@ -190,10 +187,7 @@ impl Lane {
             return Ok(Some(Bid::To(caps.apply(market))));
         };
         let by_rules = outbid(dearest, market, settings.bump.multiplier, &caps);
-        let ordered =
-            attempts.first().and_then(|first| memory.noted(first.nonce)).and_then(|notes| notes.bid)
-                == Some(Wanted::Ordered);
-        if !same || ordered {
+        if !by_policy {
             return Ok(Some(by_rules));
         }
         let now = self.database_time();
@@ -234,7 +228,7 @@ impl Lane {
         self.commit(memory, draft).await?;
         self.tools.points.reach(Point::AfterBidCommit);
         let notes = memory.notes(nonce);
-        (notes.bid, notes.at_cap) = (None, None);
+        (notes.suggested, notes.at_cap) = (false, None);
         notes.invalid_at.clear();
         Ok(())
     }
@@ -249,6 +243,13 @@ pub(super) fn supersede(draft: &mut Draft, memory: &Memory, nonce: Nonce) {
         next_send_at: SUPERSEDED,
     });
     draft.writes.resends.extend(claims);
+}
+
+/// Whether somebody asked for a dearer attempt, and none was made since. The rules do not matter then; the caps do.
+fn is_ordered(tx: &TxRecord, memory: &Memory, nonce: Nonce) -> bool {
+    let last = memory.slots.get(&nonce).and_then(|attempts| attempts.last()).map(|attempt| attempt.n);
+    let outbid = tx.facts.amended.as_ref().and_then(|amended| amended.outbid);
+    outbid.is_some_and(|outbid| last.is_some_and(|last| last <= outbid))
 }
 
 /// Which kind of attempt a transaction wants to be mined.

@@ -14,7 +14,6 @@ use serde::Deserialize;
 
 use super::{Answer, done, lost, turned_down};
 use crate::lane::memory::Memory;
-use crate::lane::notes::Wanted;
 use crate::lane::{Lane, Stop};
 
 /// What is asked.
@@ -61,8 +60,10 @@ impl Lane {
         // A race is told when it is decided; everything else is done now.
         let races = bound && payload.is_some();
         let told = if races { vec![] } else { vec![done("replace")] };
+        let outbid = memory.current_of(&tx).map(|attempt| attempt.n);
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], told, |facts| {
             let amended = facts.amend();
+            amended.outbid = outbid;
             amended.fees = fees.or(amended.fees);
             if payload.is_some() {
                 amended.payload = payload;
@@ -74,10 +75,6 @@ impl Lane {
         draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         if memory.prepared.as_ref().is_some_and(|(prepared, _)| *prepared == tx.tx_id()) {
             memory.prepared = None;
-        }
-        if let Some(nonce) = tx.facts.nonce.filter(|_| bound) {
-            let notes = memory.notes(nonce);
-            (notes.bid, notes.bid_after) = (Some(Wanted::Ordered), None);
         }
         Ok(Answer::Done(None))
     }

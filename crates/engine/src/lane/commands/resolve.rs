@@ -10,13 +10,12 @@ use serde_json::json;
 
 use super::{Answer, done};
 use crate::lane::memory::Memory;
-use crate::lane::notes::Wanted;
 use crate::lane::{Lane, Stop};
 
 impl Lane {
     pub(super) async fn resolve(
         &self,
-        memory: &mut Memory,
+        memory: &Memory,
         draft: &mut Draft,
         command: &Command,
     ) -> Result<Answer, Stop> {
@@ -36,24 +35,22 @@ impl Lane {
         let now = self.database_time();
         let mut told = vec![done("resolve")];
         let mut events = vec![];
-        let mut withdrawal = None;
-        match action {
-            Some("retry") => {
-                let current = memory.current(nonce);
-                let claim = current.map(|attempt| ResendClaim { nonce, n: attempt.n, next_send_at: now });
-                draft.writes.resends.extend(claim);
+        let (mut withdrawal, mut outbid) = (None, None);
+        // None if its slot is free for somebody else, or has been taken.
+        let current = memory.current_of(&tx).map(|attempt| attempt.n);
+        match (action, current) {
+            (Some("retry" | "bump"), None) => return Ok(Answer::refused("slot-recycled")),
+            (Some("retry"), Some(n)) => {
+                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at: now });
             }
-            Some("bump") => {
-                let notes = memory.notes(nonce);
-                (notes.bid, notes.bid_after) = (Some(Wanted::Ordered), None);
-            }
-            Some("placeholder") => {
+            (Some("bump"), Some(n)) => outbid = Some(n),
+            (Some("placeholder"), _) => {
                 if !self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots()) {
                     return Ok(Answer::refused("no-placeholder"));
                 }
                 withdrawal = Some(Withdrawal::Cancel);
             }
-            Some("protect") => {
+            (Some("protect"), _) => {
                 draft.cursor.conditions.protect = Some(Protect { nonce, exhibit: None });
                 let figures = json!({"nonce": nonce, "txId": tx.tx_id(), "by": "operator"});
                 draft.writes.told = vec![Told::with(EventKind::SubmitterProtected, figures)];
@@ -65,6 +62,9 @@ impl Lane {
             told.push(Told::with(EventKind::TxUnstuck, json!({"by": "operator"})));
         }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &events, told, |facts| {
+            if outbid.is_some() {
+                facts.amend().outbid = outbid;
+            }
             if withdrawal.is_some() {
                 facts.amend().withdrawal = withdrawal;
                 facts.sub_state = Some(SubState::Cancelling);

@@ -395,6 +395,7 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
         payload: Some(Payload::default()),
         fees: Some(FeeWishes::default()),
         withdrawal: Some(Withdrawal::Cancel),
+        outbid: Some(2),
         reopened: true,
         diagnosis: Some(Diagnosis::GapBelow { nonce: Nonce(3) }),
         steps: vec![0, 2],
