@@ -5,9 +5,9 @@
 mod acceptance;
 mod audit;
 mod bad_start;
-#[cfg(feature = "test-points")]
-mod cancels;
 mod cluster;
+#[cfg(feature = "test-points")]
+mod commands;
 mod counter;
 #[cfg(feature = "test-points")]
 mod crashes;
