@@ -100,6 +100,7 @@ async fn forced_the_next_one_outbids_the_old_bytes_and_who_lost_comes_later() {
     contest.held(&bytes[1]).await;
     let view = contest.mined(0).await;
     assert_eq!((view.mined_as, view.state), (Some(MinedAs::Other), TxState::Stuck), "not before it is deep");
+    contest.is_patient(0, 0).await;
     contest.to_the_end().await;
     for id in &contest.ids {
         assert_eq!(contest.leads.confirmed(*id).await.mined_as, Some(MinedAs::Payload));
