@@ -182,12 +182,12 @@ pub struct Amendment {
     /// Fees asked for instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fees: Option<FeeWishes>,
-    /// A dearer attempt than the one of this number was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bid_above: Option<u32>,
     /// A placeholder competes for its nonce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawal: Option<Withdrawal>,
+    /// A dearer attempt than this one of its slot is ordered; in vain once there is a later one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outbid: Option<u32>,
     /// It was mined once and its block vanished: it goes out again, and its `validUntil` does not withdraw it any more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reopened: bool,

@@ -60,13 +60,11 @@ impl Lane {
         if notes.and_then(|notes| notes.bid_after).is_some_and(|after| self.tick() < after) {
             return false;
         }
-        if memory.tx_of_current(nonce).is_some_and(|tx| !self.carries_intent(tx, current)) {
+        let asked = |tx: &TxRecord| !self.carries_intent(tx, current) || is_ordered(tx, memory, nonce);
+        if memory.tx_of_current(nonce).is_some_and(asked) {
             return true;
         }
-        if memory.tx_of_current(nonce).is_some_and(|tx| is_ordered(tx, current)) {
-            return true;
-        }
-        let suggested = notes.is_some_and(|notes| notes.bid_suggested);
+        let suggested = notes.is_some_and(|notes| notes.suggested);
         self.may_raise(memory, nonce, current) && (suggested || self.is_overdue(memory, nonce, current))
     }
 
@@ -126,8 +124,8 @@ impl Lane {
             return Ok(Bidding::NotNow);
         };
         let options = tx.as_ref().map(TxRecord::options).unwrap_or_default();
-        let ordered = tx.as_ref().is_some_and(|tx| is_ordered(tx, &current));
-        let Ok(Some(bid)) = self.price(same, ordered, &attempts, &options, contents.gas_limit).await else {
+        let by_policy = same && !tx.as_ref().is_some_and(|tx| is_ordered(tx, memory, nonce));
+        let Ok(Some(bid)) = self.price(by_policy, &attempts, &options, contents.gas_limit).await else {
             return Ok(Bidding::NotNow);
         };
         let fees = match bid {
@@ -183,12 +181,11 @@ impl Lane {
         })
     }
 
-    /// What to offer; none if the policy wants nothing offered. It is asked where only the price changes, and what it says
-    /// is held to the rule of nodes and to the caps.
+    /// What to offer; none if the policy wants nothing offered. It is asked where only the price changes and nobody ordered
+    /// that, and what it says is held to the rule of nodes and to the caps.
     async fn price(
         &self,
-        same: bool,
-        ordered: bool,
+        by_policy: bool,
         attempts: &[StoredAttempt],
         options: &Options,
         gas: Gas,
@@ -202,10 +199,10 @@ impl Lane {
         let by_rules = outbid(dearest, market, settings.bump.multiplier, &caps);
         // Who names a price that does gets that price.
         let named = caps.apply(market);
-        if ordered && options.fees != FeeWishes::default() && dearest.is_outbid_by(named) {
+        if !by_policy && options.fees != FeeWishes::default() && dearest.is_outbid_by(named) {
             return Ok(Some(Bid::To(named)));
         }
-        if !same || ordered {
+        if !by_policy {
             return Ok(Some(by_rules));
         }
         let now = self.database_time();
@@ -234,9 +231,6 @@ impl Lane {
             let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Replace], told, |facts| {
                 (facts.tx_hash, facts.wait) = (Some(hash), None);
                 facts.sub_state = Some(sub_state);
-                if let Some(amended) = facts.amended.as_mut() {
-                    amended.bid_above = None;
-                }
             });
             draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         }
@@ -249,7 +243,7 @@ impl Lane {
         self.commit(memory, draft).await?;
         self.tools.points.reach(Point::AfterBidCommit);
         let notes = memory.notes(nonce);
-        (notes.bid_suggested, notes.at_cap) = (false, None);
+        (notes.suggested, notes.at_cap) = (false, None);
         notes.invalid_at.clear();
         Ok(())
     }
@@ -266,10 +260,11 @@ pub(super) fn supersede(draft: &mut Draft, memory: &Memory, nonce: Nonce) {
     draft.writes.resends.extend(claims);
 }
 
-/// Whether somebody asked for a dearer attempt than this one; the rules do not matter then, the caps do.
-pub(super) fn is_ordered(tx: &TxRecord, current: &StoredAttempt) -> bool {
-    let above = tx.facts.amended.as_ref().and_then(|amended| amended.bid_above);
-    tx.facts.state.is_bound() && above.is_some_and(|n| current.n <= n)
+/// Whether somebody asked for a dearer attempt, and none was made since. The rules do not matter then; the caps do.
+fn is_ordered(tx: &TxRecord, memory: &Memory, nonce: Nonce) -> bool {
+    let last = memory.slots.get(&nonce).and_then(|attempts| attempts.last()).map(|attempt| attempt.n);
+    let outbid = tx.facts.amended.as_ref().and_then(|amended| amended.outbid);
+    tx.facts.state.is_bound() && outbid.is_some_and(|outbid| last.is_some_and(|last| last <= outbid))
 }
 
 /// Which kind of attempt a transaction wants to be mined.

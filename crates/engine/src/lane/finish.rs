@@ -253,6 +253,9 @@ fn requeue(tx: &TxRecord, replaced: bool) -> Result<TxWrite, Stop> {
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::SlotLostDeep], told, |facts| {
         (facts.nonce, facts.tx_hash, facts.mined, facts.sub_state) = (None, None, None, None);
         (facts.wait, facts.bound_at) = (None, None);
+        if let Some(amended) = &mut facts.amended {
+            amended.outbid = None;
+        }
     });
     write.map_err(|_| Stop::OutOfStep)
 }

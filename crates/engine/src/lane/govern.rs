@@ -100,11 +100,11 @@ impl Lane {
         }
         let placeholder = decision.action == StuckAction::Placeholder;
         let bump = decision.action == StuckAction::Bump;
-        let bid_above = memory.current(nonce).filter(|_| bump).map(|attempt| attempt.n);
+        let outbid = memory.current(nonce).filter(|_| bump).map(|attempt| attempt.n);
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &events, told, |facts| {
             spend(facts, decision, now);
-            if bid_above.is_some() {
-                facts.amend().bid_above = bid_above;
+            if outbid.is_some() {
+                facts.amend().outbid = outbid;
             }
             if placeholder {
                 facts.amend().withdrawal = Some(Withdrawal::Governor);

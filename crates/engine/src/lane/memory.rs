@@ -172,6 +172,12 @@ impl Memory {
         tx.filter(|tx| tx.facts.nonce == Some(nonce))
     }
 
+    /// The attempt of its slot that goes out, if it is this transaction's.
+    pub(super) fn current_of(&self, tx: &TxRecord) -> Option<&StoredAttempt> {
+        let nonce = tx.facts.nonce.filter(|_| tx.facts.state.is_bound())?;
+        self.current(nonce).filter(|attempt| attempt.tx_id == Some(tx.tx_id()))
+    }
+
     /// A transaction of this lane that is in memory.
     pub(super) fn tx(&self, tx_id: TxId) -> Option<&TxRecord> {
         self.txs.get(&tx_id).or_else(|| self.queue.iter().find(|tx| tx.tx_id() == tx_id))

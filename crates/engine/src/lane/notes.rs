@@ -17,7 +17,7 @@ pub(super) struct Notes {
     /// Heads at which every endpoint called its current attempt invalid.
     pub(super) invalid_at: BTreeSet<u64>,
     /// A node's answer suggests a dearer attempt; the rules decide.
-    pub(super) bid_suggested: bool,
+    pub(super) suggested: bool,
     /// Not to be bid for before.
     pub(super) bid_after: Option<Tick>,
     /// The head at which it was last bid for.
@@ -41,7 +41,7 @@ impl Default for Notes {
             unsent: false,
             perhaps_pooled: true,
             invalid_at: BTreeSet::new(),
-            bid_suggested: false,
+            suggested: false,
             bid_after: None,
             bid_head: None,
             at_cap: None,

@@ -84,7 +84,7 @@ impl Lane {
         notes.free_since = Some(now);
         // What was said of these bytes is not said of whoever takes the slot.
         notes.invalid_at.clear();
-        (notes.bid_suggested, notes.bid_after, notes.at_cap) = (false, None, None);
+        (notes.suggested, notes.bid_after, notes.at_cap) = (false, None, None);
         memory.invalid_in_row += 1;
         let rules = self.submitter.settings.rules;
         let most = match rules.mode {

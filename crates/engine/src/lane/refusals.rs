@@ -37,7 +37,7 @@ impl Lane {
                 self.chain.heads.expect_block();
             }
             SendOutcome::Underpriced | SendOutcome::BelowBaseFee | SendOutcome::InvalidFees => {
-                memory.notes(nonce).bid_suggested = true;
+                memory.notes(nonce).suggested = true;
             }
             SendOutcome::NonceGap => {
                 self.send_lower_first(memory, nonce, &mut draft);

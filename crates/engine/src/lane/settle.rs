@@ -138,7 +138,7 @@ impl Lane {
             }
             // What was mined once is what goes out again; nothing else is intended any more.
             if let Some(amended) = facts.amended.as_mut().filter(|_| overtaken) {
-                (amended.withdrawal, amended.bid_above) = (None, None);
+                amended.withdrawal = None;
                 amended.payload = replaced
                     .filter(|_| kind == Some(AttemptKind::Replacement))
                     .map(|contents| contents.payload);

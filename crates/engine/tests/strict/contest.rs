@@ -13,7 +13,7 @@ use gapless_core::record::MinedAs;
 use gapless_core::state::TxState;
 use gapless_engine::LaneSettings;
 use gapless_engine::handle::Request;
-use gapless_engine::view::TxView;
+use gapless_engine::view::{SubmitterView, TxView};
 use gapless_testkit::anvil::Anvil;
 use gapless_testkit::node::EthNode;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy, RuleId};
@@ -30,7 +30,7 @@ pub(crate) const INSTEAD: u64 = 1_000;
 
 /// Settings under which a lost slot is settled soon, but later than one that was not lost.
 pub(crate) fn soon_settled(confirmations: u64) -> LaneSettings {
-    LaneSettings { finality_depth: Some(confirmations + 1), ..quick(confirmations) }
+    LaneSettings { finality_depth: Some(confirmations + 2), ..quick(confirmations) }
 }
 
 /// How the chain receives the account at first.
@@ -150,6 +150,16 @@ impl Contest {
     pub(crate) async fn mined(&self, n: usize) -> TxView {
         mine(&self.anvil, 1).await;
         self.leads.until(self.ids[n], "the block", |view| view.mined_as.is_some()).await
+    }
+
+    /// Lets the slot of request number `n`, which went to something else, get as deep as a confirmation asks: deep enough for
+    /// a payload, not for the loss of one.
+    pub(crate) async fn is_patient(&self, n: usize, nonce: u64) {
+        mine(&self.anvil, 1).await;
+        let resolved = |view: &SubmitterView| view.resolved > Some(Nonce(nonce));
+        self.leads.until_submitter("the depth of a confirmation", resolved).await;
+        let view = self.leads.handle.tx(self.ids[n]).await.unwrap();
+        assert!(view.state.is_bound(), "{view:#?}");
     }
 
     /// Blocks until everything has ended.

@@ -57,6 +57,7 @@ async fn of_a_hundred_in_flight_and_twenty_queued() {
     let last = contest.ids[99];
     let mined = contest.leads.until(last, "the block", |view| view.mined_as.is_some()).await;
     assert_eq!((mined.mined_as, mined.state), (Some(MinedAs::Placeholder), TxState::Tracking));
+    contest.is_patient(99, 99).await;
     contest.to_the_end().await;
     states(&contest.other, &contest.ids, TxState::Cancelled).await;
     // New work goes on where the placeholders ended.

@@ -70,7 +70,8 @@ async fn after_binding_a_placeholder_competes_and_wins() {
     let bytes = contest.stored(0, 2).await;
     contest.held(&bytes[1]).await;
     let view = contest.mined(0).await;
-    assert_eq!((view.mined_as, view.state), (Some(MinedAs::Placeholder), TxState::Tracking), "patience");
+    assert_eq!((view.mined_as, view.state), (Some(MinedAs::Placeholder), TxState::Tracking));
+    contest.is_patient(0, 0).await;
     contest.to_the_end().await;
     let view = contest.leads.handle.tx(contest.ids[0]).await.unwrap();
     assert_eq!(view.state, TxState::Expired);

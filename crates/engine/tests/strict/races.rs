@@ -4,5 +4,6 @@
 mod abandoned;
 mod queued;
 mod random;
+mod refused;
 mod reorged;
 mod stages;

@@ -12,7 +12,7 @@ use gapless_core::state::TxState;
 use gapless_engine::LaneSettings;
 use serde_json::json;
 
-use crate::contest::{Contest, Door, soon_settled};
+use crate::contest::{Contest, Door, commands_told, soon_settled};
 use crate::support::{count, entry, pooled, submitter, unmined};
 
 /// Nobody but a transaction takes a free slot here.
@@ -100,6 +100,7 @@ async fn forced_the_next_one_outbids_the_old_bytes_and_who_lost_comes_later() {
     contest.held(&bytes[1]).await;
     let view = contest.mined(0).await;
     assert_eq!((view.mined_as, view.state), (Some(MinedAs::Other), TxState::Stuck), "not before it is deep");
+    contest.is_patient(0, 0).await;
     contest.to_the_end().await;
     for id in &contest.ids {
         assert_eq!(contest.leads.confirmed(*id).await.mined_as, Some(MinedAs::Payload));
@@ -149,5 +150,42 @@ async fn forced_with_several_in_flight_each_takes_effect_once() {
     for id in &contest.ids {
         contest.leads.confirmed(*id).await;
     }
+    contest.kept().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_what_is_asked_of_who_lost_its_slot_never_touches_who_has_it() {
+    let contest = forced().await;
+    for action in ["retry", "bump"] {
+        let end = contest.ask(Some(contest.ids[0]), Verb::Resolve, json!({"action": action})).await;
+        assert_eq!((end.outcome, end.code.unwrap().as_str()), (CommandOutcome::Refused, "slot-recycled"));
+    }
+    assert_eq!(contest.withdraw(0, Verb::Replace).await.outcome, CommandOutcome::Done);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let bytes = contest.stored(0, 2).await;
+    assert_eq!(bytes.len(), 2, "nobody bid again for the slot");
+    contest.open();
+    contest.held(&bytes[1]).await;
+    contest.mined(0).await;
+    contest.to_the_end().await;
+    assert_eq!(contest.leads.confirmed(contest.ids[0]).await.mined_as, Some(MinedAs::Replacement));
+    assert_eq!(contest.leads.confirmed(contest.ids[1]).await.mined_as, Some(MinedAs::Payload));
+    let told = json!({"command": "replace", "outcome": "done"});
+    assert_eq!(commands_told(&contest.leads, contest.ids[0]).await, [told]);
+    contest.kept().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forced_a_cancel_of_who_lost_its_slot_ends_it_with_the_slot() {
+    let contest = forced().await;
+    assert_eq!(contest.withdraw(0, Verb::Cancel).await.outcome, CommandOutcome::Done);
+    let bytes = contest.stored(0, 2).await;
+    contest.open();
+    contest.held(&bytes[1]).await;
+    contest.mined(0).await;
+    contest.to_the_end().await;
+    assert_eq!(state(&contest, 0).await, TxState::Cancelled);
+    contest.leads.confirmed(contest.ids[1]).await;
+    assert_eq!(count(&contest.anvil).await, 1);
     contest.kept().await;
 }

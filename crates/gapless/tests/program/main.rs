@@ -6,9 +6,9 @@ mod acceptance;
 mod asking;
 mod audit;
 mod bad_start;
-#[cfg(feature = "test-points")]
-mod cancels;
 mod cluster;
+#[cfg(feature = "test-points")]
+mod commands;
 mod counter;
 #[cfg(feature = "test-points")]
 mod crashes;

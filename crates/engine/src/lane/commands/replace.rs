@@ -57,17 +57,17 @@ impl Lane {
             return Ok(if mined { Answer::Lost("already-mined") } else { Answer::refused(code) });
         }
         let bound = tx.facts.state.is_bound();
-        let current = tx.facts.nonce.filter(|_| bound).and_then(|nonce| memory.current(nonce)).map(|a| a.n);
         // A race is told when it is decided; everything else is done now.
         let races = bound && payload.is_some();
         let told = if races { vec![] } else { vec![done("replace")] };
+        let outbid = memory.current_of(&tx).map(|attempt| attempt.n);
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], told, |facts| {
             let amended = facts.amend();
+            amended.outbid = outbid;
             amended.fees = fees.or(amended.fees);
             if payload.is_some() {
                 amended.payload = payload;
             }
-            amended.bid_above = current.or(amended.bid_above);
             if races {
                 facts.sub_state = Some(SubState::Replacing);
             }

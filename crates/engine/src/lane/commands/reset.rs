@@ -92,6 +92,9 @@ fn unbound(tx: &TxRecord) -> Result<TxWrite, Stop> {
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Unbind], told, |facts| {
         (facts.nonce, facts.tx_hash, facts.sub_state) = (None, None, None);
         (facts.wait, facts.bound_at) = (None, None);
+        if let Some(amended) = &mut facts.amended {
+            amended.outbid = None;
+        }
     });
     write.map_err(|_| Stop::OutOfStep)
 }

@@ -31,34 +31,30 @@ impl Lane {
         if tx.facts.mined.is_some() {
             return Ok(Answer::Lost("already-mined"));
         }
-        // Somebody else's attempt goes out in its slot, or nobody's.
-        if memory.current(nonce).is_none_or(|attempt| attempt.tx_id != Some(tx.tx_id())) {
-            return Ok(Answer::refused("not-current"));
-        }
         let action = command.command.args.get("action").and_then(serde_json::Value::as_str);
         let now = self.database_time();
         let mut told = vec![done("resolve")];
         let mut events = vec![];
-        let mut withdrawal = None;
-        let mut bid_above = None;
-        match action {
-            Some("retry") => {
-                let current = memory.current(nonce);
-                let claim = current.map(|attempt| ResendClaim { nonce, n: attempt.n, next_send_at: now });
-                draft.writes.resends.extend(claim);
+        let (mut withdrawal, mut outbid) = (None, None);
+        // None if its slot is free for somebody else, or has been taken.
+        let current = memory.current_of(&tx).map(|attempt| attempt.n);
+        match (action, current) {
+            (Some("retry" | "bump"), None) => return Ok(Answer::refused("slot-recycled")),
+            (Some("retry"), Some(n)) => {
+                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at: now });
             }
-            Some("bump") => {
+            (Some("bump"), Some(n)) => {
                 memory.notes(nonce).bid_after = None;
-                bid_above = memory.current(nonce).map(|attempt| attempt.n);
+                outbid = Some(n);
             }
-            Some("placeholder") => {
+            (Some("placeholder"), _) => {
                 if !self.can_fill() {
                     return Ok(Answer::refused("no-placeholder"));
                 }
                 withdrawal = Some(Withdrawal::Cancel);
             }
-            Some("protect") if memory.cursor.cursor.conditions.protect.is_some() => {}
-            Some("protect") => {
+            (Some("protect"), _) if memory.cursor.cursor.conditions.protect.is_some() => {}
+            (Some("protect"), _) => {
                 draft.cursor.conditions.protect = Some(Protect { nonce, exhibit: None });
                 let figures = json!({"nonce": nonce, "txId": tx.tx_id(), "by": "operator"});
                 draft.writes.told = vec![Told::with(EventKind::SubmitterProtected, figures)];
@@ -70,8 +66,8 @@ impl Lane {
             told.push(Told::with(EventKind::TxUnstuck, json!({"by": "operator"})));
         }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &events, told, |facts| {
-            if bid_above.is_some() {
-                facts.amend().bid_above = bid_above;
+            if outbid.is_some() {
+                facts.amend().outbid = outbid;
             }
             if withdrawal.is_some() {
                 facts.amend().withdrawal = withdrawal;

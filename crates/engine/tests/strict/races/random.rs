@@ -10,9 +10,11 @@ use gapless_engine::LaneSettings;
 use serde_json::json;
 
 use crate::contest::{Contest, Door, args_for, ask, commands_told, soon_settled};
-use crate::support::ticking;
+use crate::support::{mine, unmined};
 
 const REQUESTS: u64 = 24;
+/// The distance between blocks, in milliseconds.
+const BLOCK: u64 = 250;
 
 /// A small generator: the same numbers for the same seed, on every machine.
 struct Draw(u64);
@@ -48,22 +50,30 @@ async fn fits(contest: &Contest, n: usize, verb: Verb, end: CommandEnd, seed: u6
 }
 
 async fn any_moment(seed: u64, rules: NonceRules) {
-    let settings = LaneSettings { rules, ..soon_settled(1) };
-    let anvil = ticking(Duration::from_millis(300)).await;
-    let contest = Contest::of(anvil, settings, REQUESTS, Door::Open).await;
+    let settings = LaneSettings { rules, reconcile: Duration::from_millis(100), ..soon_settled(1) };
+    let contest = Contest::of(unmined().await, settings, REQUESTS, Door::Open).await;
     let mut draw = Draw(seed);
     let asked = contest.ids.iter().enumerate().map(|(n, id)| {
         let verb = if draw.below(2) == 0 { Verb::Cancel } else { Verb::Replace };
-        // Around the time at which its turn comes, sooner or later.
-        let turn = 300 * n as u64 / rules.max_in_flight.min(4);
-        let delay = Duration::from_millis((turn + draw.below(1_200)).saturating_sub(400));
+        // Around the time at which its block comes, sooner or later.
+        let turn = BLOCK * (1 + n as u64 / rules.max_in_flight);
+        let delay = Duration::from_millis((turn + draw.below(3 * BLOCK)).saturating_sub(2 * BLOCK));
         let node = &contest.other;
         async move {
             tokio::time::sleep(delay).await;
             (n, verb, ask(node, Some(*id), verb, args_for(verb, n as u64)).await)
         }
     });
-    let ends = futures::future::join_all(asked).await;
+    let blocks = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(BLOCK)).await;
+            mine(&contest.anvil, 1).await;
+        }
+    };
+    let ends = tokio::select! {
+        ends = futures::future::join_all(asked) => ends,
+        () = blocks => unreachable!(),
+    };
     contest.to_the_end().await;
     for (n, verb, end) in ends {
         fits(&contest, n, verb, end, seed).await;

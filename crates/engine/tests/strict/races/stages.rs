@@ -86,6 +86,9 @@ async fn race(stage: Stage, verb: Verb, winner: Winner) {
     };
     assert_eq!(mined.mined_as, Some(as_what));
     assert!(!mined.state.is_terminal(), "one block is not enough");
+    if as_what == MinedAs::Placeholder {
+        contest.is_patient(0, 0).await;
+    }
     contest.open();
     contest.to_the_end().await;
     let id = contest.ids[0];

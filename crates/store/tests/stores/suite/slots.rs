@@ -394,8 +394,8 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
     let amendment = Amendment {
         payload: Some(Payload::default()),
         fees: Some(FeeWishes::default()),
-        bid_above: Some(2),
         withdrawal: Some(Withdrawal::Cancel),
+        outbid: Some(2),
         reopened: true,
         diagnosis: Some(Diagnosis::GapBelow { nonce: Nonce(3) }),
         steps: vec![0, 2],

@@ -1,5 +1,5 @@
-//! A node that dies in the middle of a cancel: between the stored word and the placeholder, and between the placeholder's
-//! store and its sending. Whoever goes on lets it compete, and whichever hash is mined decides.
+//! A node that dies in the middle of a command: between the stored word and the bytes that follow from it, and between the
+//! bytes' store and their sending. Whoever goes on lets them compete, and whichever hash is mined decides.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use gapless_testkit::process::Signal;
 use gapless_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::counter::effects;
+use crate::counter::{assert_once_each, effects};
 use crate::support::{ADDRESS, PATIENCE, ended};
 use crate::world::{Blocks, World};
 
@@ -41,12 +41,13 @@ async fn blocks(world: &World, many: u64) {
     world.anvil.rpc("anvil_mine", json!([format!("{many:#x}")])).await.unwrap();
 }
 
-/// The node with the lane has a transaction in the pool and dies at the point while it cancels it.
-async fn dies_cancelling(
+/// The node with the lane has a transaction in the pool and dies at the point while it does what is asked.
+async fn dies_commanded(
     world: &mut World,
     store: &PostgresStore,
     point: Point,
     also: Option<usize>,
+    (verb, args): (Verb, Value),
 ) -> TxId {
     let armed_by = world.setups[DIES].folder.path().join("armed");
     let armed_path = armed_by.display().to_string();
@@ -71,8 +72,8 @@ async fn dies_cancelling(
         id: CommandId(SystemClock.draw()),
         submitter: submitter(),
         tx_id: Some(contested),
-        verb: Verb::Cancel,
-        args: json!({}),
+        verb,
+        args,
         actor: NodeText::new("test"),
     };
     assert_eq!(store.insert_commands(&[command]).await.unwrap(), [CommandReceipt::Inserted]);
@@ -91,7 +92,7 @@ async fn survives(point: Point, survivor: usize, winner: Winner) {
     let options = PostgresOptions::new(&world.db.as_ref().unwrap().url);
     let store = PostgresStore::open(&options).await.unwrap();
     let also = (survivor != DIES).then_some(survivor);
-    let contested = dies_cancelling(&mut world, &store, point, also).await;
+    let contested = dies_commanded(&mut world, &store, point, also, (Verb::Cancel, json!({}))).await;
     let tx = store.tx(contested).await.unwrap().unwrap();
     assert!(tx.facts.withdrawal().is_some() && tx.facts.state == TxState::Tracking, "the word is stored");
     assert_eq!(placeholders(&store).await.len(), usize::from(point == Point::AfterBidCommit));
@@ -164,4 +165,38 @@ a_cancel_survives! {
     restarted_before_the_placeholder_is_sent_a_payload_that_won_is_confirmed = AfterBidCommit, DIES, Payload;
     taken_over_before_the_placeholder_is_sent_it_still_competes = AfterBidCommit, 1, Placeholder;
     taken_over_before_the_placeholder_is_sent_a_payload_that_won_is_confirmed = AfterBidCommit, 1, Payload;
+}
+
+/// What was told to be done is done, though nothing but the word was left of it.
+async fn is_outbid_after_a_restart(verb: Verb, args: Value) {
+    let mut world = World::on_postgres(Blocks::Ticking).await;
+    let options = PostgresOptions::new(&world.db.as_ref().unwrap().url);
+    let store = PostgresStore::open(&options).await.unwrap();
+    let contested = dies_commanded(&mut world, &store, Point::AfterCommand, None, (verb, args)).await;
+    let attempts = || async { store.attempts(&submitter(), Nonce(1), Nonce(2)).await.unwrap() };
+    assert_eq!(attempts().await.len(), 1, "nothing but the word");
+    world.serve(DIES, &[]).await;
+    let dearer = eventually(PATIENCE, "the dearer attempt at the node", || async {
+        let dearer = attempts().await.into_iter().nth(1)?;
+        let found = world.anvil.rpc("eth_getTransactionByHash", json!([dearer.hash])).await.unwrap();
+        (!found.is_null()).then_some(dearer)
+    });
+    let dearer = dearer.await.unwrap();
+    blocks(&world, 3).await;
+    let view = ended(&world.setups[DIES], &contested.to_string()).await;
+    assert_eq!((view["state"].as_str(), &view["txHash"]), (Some("CONFIRMED"), &json!(dearer.hash)));
+    assert_eq!(attempts().await.len(), 2, "once");
+    assert_once_each(&world.anvil, &["first", "contested"].map(str::to_owned)).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_ordered_bump_is_made_after_a_restart() {
+    is_outbid_after_a_restart(Verb::Resolve, json!({"action": "bump"})).await;
+}
+
+#[tokio::test]
+async fn dearer_fees_are_offered_after_a_restart() {
+    let fees = json!({"maxFeePerGas": "0x2540be400", "maxPriorityFeePerGas": "0xb2d05e00"});
+    is_outbid_after_a_restart(Verb::Replace, json!({"fees": fees})).await;
 }
