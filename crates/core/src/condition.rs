@@ -146,7 +146,7 @@ impl Conditions {
         if let Some(reason) = self.holds.values().next() {
             return Some(WaitReason::Held { reason: reason.clone() });
         }
-        self.out_of_funds.map(|(balance, needed)| WaitReason::OutOfFunds { balance, needed })
+        None
     }
 }
 

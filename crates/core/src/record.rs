@@ -182,9 +182,15 @@ pub struct Amendment {
     /// Fees asked for instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fees: Option<FeeWishes>,
+    /// A dearer attempt than the one of this number was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bid_above: Option<u32>,
     /// A placeholder competes for its nonce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawal: Option<Withdrawal>,
+    /// It was mined once and its block vanished: it goes out again, and its `validUntil` does not withdraw it any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reopened: bool,
     /// What the pool seemed to hold when somebody last looked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
@@ -233,6 +239,12 @@ impl TxFacts {
     #[must_use]
     pub fn withdrawal(&self) -> Option<Withdrawal> {
         self.amended.as_ref().and_then(|amended| amended.withdrawal)
+    }
+
+    /// Whether it was mined once, and its block vanished.
+    #[must_use]
+    pub fn is_reopened(&self) -> bool {
+        self.amended.as_ref().is_some_and(|amended| amended.reopened)
     }
 
     /// As accepted.

@@ -11,6 +11,8 @@ pub enum Point {
     AfterPrepare,
     /// Bytes are stored, nothing was sent.
     AfterBindCommit,
+    /// Bytes that take the place of others, or fill a free slot, are stored; they were not sent.
+    AfterBidCommit,
     /// Sent, the answer not looked at.
     AfterSend,
     /// Refused, the refusal not recorded.
@@ -25,14 +27,17 @@ pub enum Point {
     DuringTakeover,
     /// A command is in hand, not executed.
     DuringCommand,
+    /// A command is executed and its end is stored; nothing that follows from it was done.
+    AfterCommand,
 }
 
 impl Point {
     /// All points.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::AfterAcceptCommit,
         Self::AfterPrepare,
         Self::AfterBindCommit,
+        Self::AfterBidCommit,
         Self::AfterSend,
         Self::AfterRefusal,
         Self::AfterReceipt,
@@ -40,6 +45,7 @@ impl Point {
         Self::AtConfirm,
         Self::DuringTakeover,
         Self::DuringCommand,
+        Self::AfterCommand,
     ];
 
     /// The name by which a test asks for it.
@@ -49,6 +55,7 @@ impl Point {
             Self::AfterAcceptCommit => "after-accept-commit",
             Self::AfterPrepare => "after-prepare",
             Self::AfterBindCommit => "after-bind-commit",
+            Self::AfterBidCommit => "after-bid-commit",
             Self::AfterSend => "after-send",
             Self::AfterRefusal => "after-refusal",
             Self::AfterReceipt => "after-receipt",
@@ -56,6 +63,7 @@ impl Point {
             Self::AtConfirm => "at-confirm",
             Self::DuringTakeover => "during-takeover",
             Self::DuringCommand => "during-command",
+            Self::AfterCommand => "after-command",
         }
     }
 }

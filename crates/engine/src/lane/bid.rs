@@ -8,7 +8,7 @@ use gapless_core::attempt::{AttemptKind, NewAttempt, SUPERSEDED, StoredAttempt};
 use gapless_core::bump::{Bid, Dearest, outbid};
 use gapless_core::change::{Draft, ResendClaim, TxWrite};
 use gapless_core::event::{EventKind, Told};
-use gapless_core::fees::Gas;
+use gapless_core::fees::{FeeWishes, Gas};
 use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::intrinsic;
@@ -16,14 +16,15 @@ use gapless_core::ports::chain::{ChainResult, Contents, Estimate};
 use gapless_core::ports::policy::BumpContext;
 use gapless_core::record::TxRecord;
 use gapless_core::state::{SubState, TxEvent};
+use gapless_core::wait::WaitReason;
 use serde_json::json;
 use tracing::info;
 
 use super::memory::Memory;
-use super::notes::Wanted;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
+use crate::points::Point;
 
 /// What came of trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,15 +63,19 @@ impl Lane {
         if memory.tx_of_current(nonce).is_some_and(|tx| !self.carries_intent(tx, current)) {
             return true;
         }
-        match notes.and_then(|notes| notes.bid) {
-            Some(Wanted::Ordered) => true,
-            Some(Wanted::Suggested) => self.may_raise(memory, nonce, current),
-            None => self.may_raise(memory, nonce, current) && self.is_overdue(memory, nonce, current),
+        if memory.tx_of_current(nonce).is_some_and(|tx| is_ordered(tx, current)) {
+            return true;
         }
+        let suggested = notes.is_some_and(|notes| notes.bid_suggested);
+        self.may_raise(memory, nonce, current) && (suggested || self.is_overdue(memory, nonce, current))
     }
 
     /// Whether an attempt is what its transaction wants to be mined.
-    fn carries_intent(&self, tx: &TxRecord, current: &StoredAttempt) -> bool {
+    pub(super) fn carries_intent(&self, tx: &TxRecord, current: &StoredAttempt) -> bool {
+        // What has ended wants nothing: its slot is open again because the chain lost it.
+        if !tx.facts.state.is_bound() {
+            return true;
+        }
         let kind = intended(tx, current.kind);
         kind == current.kind && (kind != AttemptKind::Replacement || self.carries(current, tx.payload()))
     }
@@ -88,18 +93,21 @@ impl Lane {
         let alike = |attempt: &&StoredAttempt| (attempt.tx_id, attempt.kind) == (current.tx_id, current.kind);
         let made = memory.slots.get(&nonce).map_or(0, |attempts| attempts.iter().filter(alike).count());
         let room = u32::try_from(made).is_ok_and(|made| made <= rules.max_attempts);
-        let funds = memory.cursor.cursor.conditions.out_of_funds.is_none();
+        let poor = |tx: &TxRecord| matches!(tx.facts.wait, Some(WaitReason::OutOfFunds { .. }));
+        let funds = !memory.tx_of_current(nonce).is_some_and(poor);
         let allowed = rules.enabled || current.kind == AttemptKind::Placeholder || nobody_holds_it;
         allowed && room && funds
     }
 
-    /// Whether it has been out for so long, and a block has passed it by.
+    /// Whether it has been out for so long, and a block has passed it by. Only the lowest can be mined: what waits behind it
+    /// would spend its attempts for nothing.
     fn is_overdue(&self, memory: &Memory, nonce: Nonce, current: &StoredAttempt) -> bool {
         let rules = &self.submitter.settings.bump;
         let pays = rules.enabled || current.kind == AttemptKind::Placeholder;
         let old = self.database_time().since(current.stored_at) >= rules.min_interval;
         let head = self.chain.heads.ring().head().map(|head| head.this.hash);
-        pays && old && memory.noted(nonce).and_then(|notes| notes.bid_head) != head
+        let lowest = memory.open().next().is_some_and(|(lowest, _)| lowest == nonce);
+        lowest && pays && old && memory.noted(nonce).and_then(|notes| notes.bid_head) != head
     }
 
     /// Makes one attempt, as the slot's transaction intends it.
@@ -118,13 +126,16 @@ impl Lane {
             return Ok(Bidding::NotNow);
         };
         let options = tx.as_ref().map(TxRecord::options).unwrap_or_default();
-        let Ok(Some(bid)) = self.price(memory, same, &attempts, &options, contents.gas_limit).await else {
+        let ordered = tx.as_ref().is_some_and(|tx| is_ordered(tx, &current));
+        let Ok(Some(bid)) = self.price(same, ordered, &attempts, &options, contents.gas_limit).await else {
             return Ok(Bidding::NotNow);
         };
         let fees = match bid {
             Bid::To(fees) => fees,
             Bid::AtCap { cap, needed } => {
-                memory.notes(nonce).at_cap = Some((cap, needed));
+                let later = self.tick().plus(self.submitter.settings.reconcile);
+                let notes = memory.notes(nonce);
+                (notes.at_cap, notes.bid_after) = (Some((cap, needed)), Some(later));
                 return Ok(Bidding::AtCap);
             }
         };
@@ -176,8 +187,8 @@ impl Lane {
     /// is held to the rule of nodes and to the caps.
     async fn price(
         &self,
-        memory: &Memory,
         same: bool,
+        ordered: bool,
         attempts: &[StoredAttempt],
         options: &Options,
         gas: Gas,
@@ -189,9 +200,11 @@ impl Lane {
             return Ok(Some(Bid::To(caps.apply(market))));
         };
         let by_rules = outbid(dearest, market, settings.bump.multiplier, &caps);
-        let ordered =
-            attempts.first().and_then(|first| memory.noted(first.nonce)).and_then(|notes| notes.bid)
-                == Some(Wanted::Ordered);
+        // Who names a price that does gets that price.
+        let named = caps.apply(market);
+        if ordered && options.fees != FeeWishes::default() && dearest.is_outbid_by(named) {
+            return Ok(Some(Bid::To(named)));
+        }
         if !same || ordered {
             return Ok(Some(by_rules));
         }
@@ -221,6 +234,9 @@ impl Lane {
             let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Replace], told, |facts| {
                 (facts.tx_hash, facts.wait) = (Some(hash), None);
                 facts.sub_state = Some(sub_state);
+                if let Some(amended) = facts.amended.as_mut() {
+                    amended.bid_above = None;
+                }
             });
             draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         }
@@ -231,8 +247,9 @@ impl Lane {
         }
         draft.writes.attempts.push(attempt);
         self.commit(memory, draft).await?;
+        self.tools.points.reach(Point::AfterBidCommit);
         let notes = memory.notes(nonce);
-        (notes.bid, notes.at_cap) = (None, None);
+        (notes.bid_suggested, notes.at_cap) = (false, None);
         notes.invalid_at.clear();
         Ok(())
     }
@@ -247,6 +264,12 @@ pub(super) fn supersede(draft: &mut Draft, memory: &Memory, nonce: Nonce) {
         next_send_at: SUPERSEDED,
     });
     draft.writes.resends.extend(claims);
+}
+
+/// Whether somebody asked for a dearer attempt than this one; the rules do not matter then, the caps do.
+pub(super) fn is_ordered(tx: &TxRecord, current: &StoredAttempt) -> bool {
+    let above = tx.facts.amended.as_ref().and_then(|amended| amended.bid_above);
+    tx.facts.state.is_bound() && above.is_some_and(|n| current.n <= n)
 }
 
 /// Which kind of attempt a transaction wants to be mined.

@@ -13,6 +13,7 @@ use gapless_core::record::TxRecord;
 use gapless_core::state::{SubState, TxEvent, TxState};
 use gapless_core::wait::WaitReason;
 
+use super::market::is_no_news;
 use super::memory::{Memory, Prepared};
 use super::notes::Notes;
 use super::signing::Wish;
@@ -72,7 +73,8 @@ impl Lane {
             allocations: &allocations,
             commands: &[],
         };
-        Plan::of(&view, self.database_time()).0.into_iter().next()
+        let lapsed = |action: &Action| matches!(action, Action::Lapse(_));
+        Plan::of(&view, self.database_time()).0.into_iter().find(|action| !lapsed(action))
     }
 
     fn head(&self, memory: &Memory, tx: &TxRecord) -> Head {
@@ -119,7 +121,9 @@ impl Lane {
             _ => SubState::WaitingSlot,
         });
         // Ordinary waiting for a turn is not worth a write.
-        if matches!(reason, WaitReason::SlotBusy { .. }) || tx.facts.wait.as_ref() == Some(&reason) {
+        let noted = tx.facts.wait.as_ref();
+        let known = noted.is_some_and(|noted| is_no_news(noted, &reason));
+        if matches!(reason, WaitReason::SlotBusy { .. }) || known {
             return Ok(());
         }
         let mut draft = self.draft(memory)?;

@@ -59,8 +59,7 @@ impl Lane {
         self.chain.heads.expect_block();
         if outcome == gapless_core::outcome::SendOutcome::ReplacementUnderpriced {
             // Another attempt of this slot is in the pool: that one is watched too, and this one should be dearer.
-            memory.notes(nonce).bid.get_or_insert(super::notes::Wanted::Suggested);
-            return Ok(());
+            memory.notes(nonce).bid_suggested = true;
         }
         self.end_wait(memory, nonce).await
     }

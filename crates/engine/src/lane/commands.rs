@@ -32,6 +32,8 @@ enum Answer {
     Lost(&'static str),
     /// Not possible.
     Refused(String, Option<Value>),
+    /// Part of it: what was drafted is written, the command waits on.
+    Partly,
     /// Not to be decided now.
     Later,
 }
@@ -50,7 +52,12 @@ impl Lane {
             let found = self.tools.store.take_commands(&self.submitter.id, MAX_PAGE).await;
             memory.commands = found.map_err(Stop::StoreDown)?;
         }
+        let now = self.tick();
+        memory.later.retain(|_, until| *until > now);
         for command in memory.commands.clone() {
+            if memory.later.contains_key(&command.command.id) {
+                continue;
+            }
             self.tools.points.reach(Point::DuringCommand);
             let mut draft = self.draft(memory)?;
             let answer = self.execute(memory, &mut draft, &command).await?;
@@ -60,12 +67,20 @@ impl Lane {
                 Answer::Refused(code, result) => {
                     (CommandOutcome::Refused, Some(NodeText::new(&code)), result)
                 }
-                Answer::Later => continue,
+                Answer::Partly => {
+                    self.commit(memory, draft).await?;
+                    continue;
+                }
+                Answer::Later => {
+                    memory.later.insert(command.command.id, now.plus(self.submitter.settings.retry));
+                    continue;
+                }
             };
             info!(submitter = %self.submitter.id, command = command.command.verb.name(), outcome = outcome.name(),
                 code = code.as_ref().map(|code| code.as_str()), actor = %command.command.actor, "command executed");
             draft.writes.commands = vec![CommandEnd { id: command.command.id, outcome, code, result }];
             self.commit(memory, draft).await?;
+            self.tools.points.reach(Point::AfterCommand);
         }
         Ok(())
     }

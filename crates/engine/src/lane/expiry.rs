@@ -10,7 +10,7 @@ use super::memory::Memory;
 use super::{Lane, Stop};
 
 impl Lane {
-    /// Withdraws what is bound, not mined, and over its time.
+    /// Withdraws what is bound, not mined, and over its time. What was mined once stays: somebody may have acted on it.
     pub(super) async fn expire_bound(&mut self, memory: &mut Memory) -> Result<(), Stop> {
         let now = self.database_time();
         let over = |tx: &&TxRecord| {
@@ -20,7 +20,11 @@ impl Lane {
                 && tx.facts.state.is_bound()
                 && tx.facts.mined.is_none()
                 && tx.facts.withdrawal().is_none()
+                && !tx.facts.is_reopened()
         };
+        if !self.can_fill() {
+            return Ok(());
+        }
         let writes: Vec<_> =
             memory.txs.values().filter(over).map(|tx| withdrawn(tx, Withdrawal::Expiry)).collect();
         if writes.is_empty() {

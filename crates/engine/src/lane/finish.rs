@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use alloy_primitives::B256;
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::ports::chain::{BlockRef, Tag};
-use gapless_core::record::{Failure, Mined, MinedAs, TxRecord, Withdrawal};
+use gapless_core::record::{Failure, Mined, TxRecord, Withdrawal};
 use gapless_core::state::{SubState, TxEvent};
 use gapless_core::text::NodeText;
 use gapless_core::time::Timestamp;
@@ -119,7 +120,9 @@ impl Lane {
         }
         let hashes: Vec<_> = memory.slots.get(&nonce)?.iter().map(|attempt| attempt.hash).collect();
         for hash in hashes {
-            if let Ok(Some(receipt)) = self.chain.calls.receipt(hash).await {
+            if let Ok(Some(receipt)) = self.chain.calls.receipt(hash).await
+                && self.is_canonical(&self.chain.heads.ring(), receipt.block).await == Some(true)
+            {
                 memory.placed.insert(nonce, receipt.block);
                 return Some(receipt.block);
             }
@@ -155,7 +158,8 @@ impl Lane {
         now: Timestamp,
     ) -> Result<TxWrite, Stop> {
         let confirmations = head.saturating_sub(mined.block_number);
-        let mut told = self.races(memory, tx, mined);
+        let mut told = self.lost_races(memory, tx, mined);
+        told.extend((self.is_replaced(memory, tx, mined) == Some(true)).then(|| done("replace")));
         let event = if mined.succeeded {
             let figures = json!({"confirmations": confirmations, "newFork": false});
             told.push(Told::with(EventKind::TxConfirmed, figures));
@@ -178,24 +182,30 @@ impl Lane {
         write.map_err(|_| Stop::OutOfStep)
     }
 
-    /// How the commands that competed with it ended.
-    fn races(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Vec<Told> {
-        let mut told = Vec::new();
-        if tx.facts.withdrawal() == Some(Withdrawal::Cancel) {
-            told.push(lost("cancel", "mined-before"));
-        }
-        // Replaced while it was queued, nothing competed.
-        let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
-        let attempts: Vec<_> =
-            attempts.into_iter().flatten().filter(|attempt| attempt.tx_id == Some(tx.tx_id())).collect();
-        let replaced = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref());
-        if let Some(payload) = replaced.filter(|_| attempts.len() > 1) {
-            let attempt = attempts.iter().find(|attempt| attempt.hash == mined.hash);
-            let won = mined.mined_as == MinedAs::Replacement
-                && attempt.is_some_and(|attempt| self.carries(attempt, payload));
-            told.push(if won { done("replace") } else { lost("replace", "mined-before") });
-        }
-        told
+    /// The commands that competed with what was mined, and lost.
+    pub(super) fn lost_races(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Vec<Told> {
+        let cancel = tx.facts.withdrawal() == Some(Withdrawal::Cancel);
+        let replace = self.is_replaced(memory, tx, mined) == Some(false);
+        let commands = [("cancel", cancel), ("replace", replace)].into_iter().filter(|(_, beaten)| *beaten);
+        commands.map(|(command, _)| lost(command, "mined-before")).collect()
+    }
+
+    /// Whether the replacement that was asked for is what was mined; none if none competed.
+    fn is_replaced(&self, memory: &Memory, tx: &TxRecord, mined: &Mined) -> Option<bool> {
+        let rivals = self.rivals(memory, tx);
+        (!rivals.is_empty()).then(|| !rivals.contains(&mined.hash))
+    }
+
+    /// The transaction's own bytes that a replacement competes with. None for one that was replaced while it was queued: all
+    /// its bytes carry the new payload, and that it is replaced was told then.
+    fn rivals(&self, memory: &Memory, tx: &TxRecord) -> Vec<B256> {
+        let Some(payload) = tx.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref()) else {
+            return Vec::new();
+        };
+        let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce)).into_iter().flatten();
+        let own =
+            attempts.filter(|attempt| attempt.tx_id == Some(tx.tx_id()) && attempt.kind.carries_effect());
+        own.filter(|attempt| !self.carries(attempt, payload)).map(|attempt| attempt.hash).collect()
     }
 
     /// Its slot went to something else, for good.
@@ -210,7 +220,7 @@ impl Lane {
             None if tx.facts.sub_state == Some(SubState::Abandoned) => {
                 (TxEvent::InvalidDeep, vec![Told::with(EventKind::TxFailed, json!({"reason": "invalid"}))])
             }
-            None => return requeue(tx),
+            None => return requeue(tx, !self.rivals(memory, tx).is_empty()),
         };
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         let words = attempts.into_iter().flatten().filter(|attempt| attempt.tx_id == Some(tx.tx_id()));
@@ -229,15 +239,17 @@ impl Lane {
     }
 }
 
-/// A transaction whose nonce went to something else, for good: it needs another.
-fn requeue(tx: &TxRecord) -> Result<TxWrite, Stop> {
+/// A transaction whose nonce went to something else, for good: it needs another. If a replacement competed, the bytes it
+/// competed with are void: it is what will be bound next.
+fn requeue(tx: &TxRecord, replaced: bool) -> Result<TxWrite, Stop> {
     let ours = tx.facts.mined.is_some();
     let (reason, words) = match ours {
         true => ("slot_lost", "nonce used by another transaction of this account"),
         false => ("foreign_use", "nonce used by somebody else"),
     };
     metrics::counter!(names::TX_REQUEUED, "reason" => reason).increment(1);
-    let told = vec![Told::with(EventKind::TxRequeued, json!({"reason": words}))];
+    let requeued = Told::with(EventKind::TxRequeued, json!({"reason": words}));
+    let told = replaced.then(|| done("replace")).into_iter().chain([requeued]).collect();
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::SlotLostDeep], told, |facts| {
         (facts.nonce, facts.tx_hash, facts.mined, facts.sub_state) = (None, None, None, None);
         (facts.wait, facts.bound_at) = (None, None);

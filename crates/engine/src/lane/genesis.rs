@@ -19,6 +19,7 @@ impl Lane {
         if std::mem::take(&mut memory.saw_another_chain) {
             self.heal(memory, HoldCause::Genesis).await?;
         }
-        Ok(false)
+        // Another process saw it, and nobody has said since which chain this one is.
+        Ok(memory.cursor.cursor.conditions.holds.contains_key(&HoldCause::Genesis))
     }
 }

@@ -14,7 +14,6 @@ use gapless_core::wait::WaitReason;
 use serde_json::json;
 use tracing::warn;
 
-use super::bid::Bidding;
 use super::memory::Memory;
 use super::{Lane, Stop};
 use crate::names;
@@ -60,7 +59,7 @@ impl Lane {
         let done_before = match action {
             StuckAction::KeepTrying => true,
             StuckAction::Escalate => tx.facts.state == TxState::Stuck,
-            StuckAction::Placeholder => tx.facts.withdrawal().is_some(),
+            StuckAction::Placeholder => tx.facts.withdrawal().is_some() || !self.can_fill(),
             StuckAction::Protect => memory.cursor.cursor.conditions.protect.is_some(),
             StuckAction::Rebroadcast | StuckAction::Bump => false,
         };
@@ -100,8 +99,13 @@ impl Lane {
             StuckAction::Placeholder | StuckAction::Bump | StuckAction::KeepTrying => {}
         }
         let placeholder = decision.action == StuckAction::Placeholder;
+        let bump = decision.action == StuckAction::Bump;
+        let bid_above = memory.current(nonce).filter(|_| bump).map(|attempt| attempt.n);
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &events, told, |facts| {
             spend(facts, decision, now);
+            if bid_above.is_some() {
+                facts.amend().bid_above = bid_above;
+            }
             if placeholder {
                 facts.amend().withdrawal = Some(Withdrawal::Governor);
                 facts.sub_state = Some(SubState::Cancelling);
@@ -109,9 +113,7 @@ impl Lane {
         });
         draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         self.commit(memory, draft).await?;
-        if decision.action == StuckAction::Bump && self.bid(memory, nonce).await? == Bidding::Stored {
-            self.broadcast(memory, nonce).await?;
-        }
+        memory.notes(nonce).bid_after = None;
         Ok(())
     }
 

@@ -5,8 +5,10 @@
 
 use gapless_core::change::ResendClaim;
 use gapless_core::event::{EventKind, Told};
+use gapless_core::record::TxRecord;
 use gapless_core::slot;
 use gapless_core::text::NodeText;
+use gapless_core::wait::WaitReason;
 use serde_json::json;
 
 use super::memory::Memory;
@@ -57,9 +59,11 @@ impl Lane {
         // say): then that balance is not enough for it, and only another one is a reason to think that it is. What is open is
         // tried on a timer all the while.
         let tried = memory.open().next().is_some();
-        let paid = short.is_some_and(|(before, needed)| {
-            (balance != before || !tried) && balance >= needed.max(self.cost_of_open(memory))
-        });
+        // The first of the queue asks for itself whether it can be paid; the figure it left is not today's.
+        let asks = |tx: &TxRecord| matches!(tx.facts.wait, Some(WaitReason::OutOfFunds { .. }));
+        let asks = memory.queue.front().is_some_and(asks);
+        let open = self.cost_of_open(memory);
+        let paid = short.is_some_and(|(before, _)| !asks && (balance != before || !tried) && balance >= open);
         if (!low || was_low) && !paid {
             return Ok(());
         }

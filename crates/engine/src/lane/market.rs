@@ -26,7 +26,10 @@ impl Lane {
             let noted = tx.facts.wait.as_ref();
             let write = match (noted, wait) {
                 // A graver or a later word stands.
-                (Some(noted), _) if !is_market(noted) => continue,
+                (Some(WaitReason::Reorged { .. }), None) => continue,
+                (Some(noted), _) if !is_market(noted) && !matches!(noted, WaitReason::Reorged { .. }) => {
+                    continue;
+                }
                 (Some(noted), Some(wait)) if is_same(noted, &wait) => continue,
                 (None, None) => continue,
                 (_, wait) => TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = wait),
@@ -51,11 +54,13 @@ impl Lane {
     }
 
     fn market_wait(&self, memory: &Memory, nonce: Nonce, base_fee: GasPrice) -> Option<WaitReason> {
-        let offered = memory.current(nonce)?.fees.ceiling();
-        if offered >= base_fee {
+        let current = memory.current(nonce)?;
+        let offered = current.fees.ceiling();
+        let at_cap = memory.noted(nonce).and_then(|notes| notes.at_cap);
+        let intended = memory.tx_of_current(nonce).is_none_or(|tx| self.carries_intent(tx, current));
+        if offered >= base_fee && (intended || at_cap.is_none()) {
             return None;
         }
-        let at_cap = memory.noted(nonce).and_then(|notes| notes.at_cap);
         Some(match at_cap {
             Some((cap, needed)) => WaitReason::FeeCap { cap, market: needed.max(base_fee) },
             None => WaitReason::BelowBaseFee { offered, base_fee },
@@ -65,6 +70,12 @@ impl Lane {
 
 const fn is_market(wait: &WaitReason) -> bool {
     matches!(wait, WaitReason::BelowBaseFee { .. } | WaitReason::FeeCap { .. })
+}
+
+/// Whether what would be noted says nothing new: figures that moved a little, another text of a silent endpoint.
+pub(super) fn is_no_news(noted: &WaitReason, wait: &WaitReason) -> bool {
+    let silent = |wait: &WaitReason| matches!(wait, WaitReason::NodeDown { .. });
+    noted == wait || is_same(noted, wait) || (silent(noted) && silent(wait))
 }
 
 /// The same reason, with figures within an eighth.

@@ -10,7 +10,7 @@ use gapless_core::change::{LaneChange, Verdict};
 use gapless_core::command::Command;
 use gapless_core::cursor::{Run, VersionedCursor};
 use gapless_core::fees::{Fees, Gas};
-use gapless_core::ids::{Nonce, TxId};
+use gapless_core::ids::{CommandId, Nonce, TxId};
 use gapless_core::ports::chain::BlockRef;
 use gapless_core::ports::store::LaneSnapshot;
 use gapless_core::record::TxRecord;
@@ -51,9 +51,11 @@ pub(super) struct Memory {
     pub(super) compared_at: Option<Tick>,
     /// Whether commands may have come in.
     pub(super) commands_due: bool,
+    /// Commands that could not be decided, and when to try them again.
+    pub(super) later: BTreeMap<CommandId, Tick>,
     /// Notes on open slots.
     notes: BTreeMap<Nonce, Notes>,
-    /// Where a nonce was consumed by an attempt that belongs to no transaction.
+    /// Where a nonce was consumed, as far as no transaction that still changes says so.
     pub(super) placed: BTreeMap<Nonce, BlockRef>,
     /// The confirming blocks that were told of each transaction.
     pub(super) told_blocks: HashMap<TxId, Vec<BlockRef>>,
@@ -90,6 +92,7 @@ impl Memory {
             ask_all_at: None,
             compared_at: None,
             commands_due: false,
+            later: BTreeMap::new(),
             notes: BTreeMap::new(),
             placed: BTreeMap::new(),
             told_blocks: HashMap::new(),
@@ -136,11 +139,12 @@ impl Memory {
 
     /// The block in which a nonce was consumed, as far as it is known.
     pub(super) fn consumed_at(&self, nonce: Nonce) -> Option<BlockRef> {
+        // What was seen last comes first: the receipt of a transaction that has ended is frozen, wherever it stands now.
         let by_us = self.txs_at(nonce).find_map(|tx| tx.facts.mined);
         let by_us = by_us.map(|m| BlockRef { number: m.block_number, hash: m.block_hash });
         let foreign = self.foreign(nonce);
         let foreign = foreign.map(|e| BlockRef { number: e.block_number, hash: e.block_hash });
-        by_us.or(foreign).or_else(|| self.placed.get(&nonce).copied())
+        self.placed.get(&nonce).copied().or(by_us).or(foreign)
     }
 
     /// Nonces that somebody else is recorded to have used, from this one on.
@@ -164,7 +168,8 @@ impl Memory {
 
     /// The transaction whose attempt goes out.
     pub(super) fn tx_of_current(&self, nonce: Nonce) -> Option<&TxRecord> {
-        self.current(nonce).and_then(|attempt| attempt.tx_id).and_then(|tx_id| self.txs.get(&tx_id))
+        let tx = self.current(nonce).and_then(|attempt| attempt.tx_id).and_then(|tx_id| self.txs.get(&tx_id));
+        tx.filter(|tx| tx.facts.nonce == Some(nonce))
     }
 
     /// A transaction of this lane that is in memory.

@@ -210,10 +210,11 @@ impl Lane {
         if self.is_another_chain(memory).await? {
             return Ok(self.submitter.settings.reconcile);
         }
+        // What was asked for does not wait for the chain.
+        self.execute_commands(memory).await?;
         if self.phase == LanePhase::Reconciling && !self.reconcile(memory).await? {
             return Ok(self.submitter.settings.retry);
         }
-        self.execute_commands(memory).await?;
         self.settle(memory).await?;
         self.watch_counts(memory).await?;
         self.watch_health(memory).await?;

@@ -16,8 +16,8 @@ pub(super) struct Notes {
     pub(super) perhaps_pooled: bool,
     /// Heads at which every endpoint called its current attempt invalid.
     pub(super) invalid_at: BTreeSet<u64>,
-    /// A dearer attempt is wanted now.
-    pub(super) bid: Option<Wanted>,
+    /// A node's answer suggests a dearer attempt; the rules decide.
+    pub(super) bid_suggested: bool,
     /// Not to be bid for before.
     pub(super) bid_after: Option<Tick>,
     /// The head at which it was last bid for.
@@ -34,15 +34,6 @@ pub(super) struct Notes {
     pub(super) cost: Option<(usize, Wei)>,
 }
 
-/// Why a dearer attempt is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wanted {
-    /// A node's answer suggests it; the rules decide.
-    Suggested,
-    /// Somebody asked for it; the rules do not matter, the caps do.
-    Ordered,
-}
-
 impl Default for Notes {
     /// Of a slot whose story this lane has not seen.
     fn default() -> Self {
@@ -50,7 +41,7 @@ impl Default for Notes {
             unsent: false,
             perhaps_pooled: true,
             invalid_at: BTreeSet::new(),
-            bid: None,
+            bid_suggested: false,
             bid_after: None,
             bid_head: None,
             at_cap: None,

@@ -36,8 +36,13 @@ impl Lane {
         nonce: Nonce,
         at: BlockRef,
     ) -> Result<(), Stop> {
-        if memory.cursor.cursor.conditions.protect.as_ref().is_some_and(|p| p.nonce >= nonce) {
-            return Ok(());
+        if let Some(protect) = memory.cursor.cursor.conditions.protect.clone().filter(|p| p.nonce >= nonce) {
+            // Known; unless a reorg has put it into another block, which then is the exhibit.
+            let Some(exhibit) = protect.exhibit.filter(|_| protect.nonce == nonce) else { return Ok(()) };
+            let block = BlockRef { number: exhibit.block_number, hash: exhibit.block_hash };
+            if self.is_canonical(&self.chain.heads.ring(), block).await != Some(false) {
+                return Ok(());
+            }
         }
         match self.find_user(nonce, at).await {
             Ok(Proof::Foreign(exhibit)) => self.protect(memory, nonce, exhibit).await,

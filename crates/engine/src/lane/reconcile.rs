@@ -54,24 +54,31 @@ impl Lane {
             Ok(counts) => counts,
             Err(error) => {
                 self.heard(memory, Some(NodeText::new(&error.to_string()))).await?;
-                return Ok(false);
+                return Ok(memory.run().is_none());
             }
         };
         self.heard(memory, None).await?;
+        // Before the first nonce there is nothing to compare: whether anybody answers is all.
+        let Some(run) = memory.run() else {
+            memory.compared_at = Some(now);
+            return Ok(true);
+        };
         if counts.at.number < seen {
             // Without a nonce there is nothing to compare; agreeing on the first one tells of the lag in words.
             return Ok(memory.run().is_none());
         }
         memory.compared_at = Some(now);
-        let Some(run) = memory.run() else { return Ok(true) };
         self.forget_vanished_exhibit(memory, counts.latest).await?;
         self.notice_deep_reorg(memory, &counts).await?;
         if counts.latest > run.next {
             self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
             self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
-        } else if counts.latest > run.consumed && !self.explained(memory, run.consumed).await {
-            // The nonce is used; if by us, a receipt will say so. If not, somebody else used it.
-            self.prove_foreign(memory, run.consumed, counts.at).await?;
+        } else if counts.latest > run.consumed {
+            match self.explained(memory, run.consumed).await {
+                Some(true) => self.heal(memory, HoldCause::Counts).await?,
+                Some(false) => self.prove_foreign(memory, run.consumed, counts.at).await?,
+                None => {}
+            }
         } else if self.runs_ahead(memory, &counts, run.next) {
             let words = format!(
                 "{} transactions of this account are pending, we have bound {}",
@@ -96,7 +103,9 @@ impl Lane {
         if *pending != counts.pending {
             (*pending, *heads) = (counts.pending, BTreeSet::new());
         }
-        heads.insert(counts.at.number);
+        if heads.len() <= HEARSAY {
+            heads.insert(counts.at.number);
+        }
         heads.len() <= HEARSAY
     }
 
@@ -105,17 +114,22 @@ impl Lane {
         self.chain.heads.ring().head().map_or(0, |head| head.this.number)
     }
 
-    /// Whether a receipt of one of our attempts stands for this nonce.
-    async fn explained(&self, memory: &mut Memory, nonce: Nonce) -> bool {
+    /// Whether a receipt of one of our attempts stands for this nonce; none if that cannot be told now.
+    async fn explained(&self, memory: &mut Memory, nonce: Nonce) -> Option<bool> {
         let hashes: Vec<_> =
             memory.slots.get(&nonce).into_iter().flatten().map(|attempt| attempt.hash).collect();
+        let mut silent = false;
         for hash in hashes {
-            if matches!(self.chain.calls.receipt(hash).await, Ok(Some(_)) | Err(_)) {
-                memory.ask_all_at = None;
-                return true;
+            match self.chain.calls.receipt(hash).await {
+                Ok(Some(_)) => {
+                    memory.ask_all_at = None;
+                    return Some(true);
+                }
+                Ok(None) => {}
+                Err(_) => silent = true,
             }
         }
-        false
+        (!silent).then_some(false)
     }
 
     /// Takes no new nonces for now.

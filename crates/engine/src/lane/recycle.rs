@@ -10,7 +10,7 @@ use std::time::Duration;
 use gapless_core::allocation::AllocationWrite;
 use gapless_core::attempt::{AttemptKind, StoredAttempt};
 use gapless_core::bump::{Bid, Dearest, outbid};
-use gapless_core::change::TxWrite;
+use gapless_core::change::{ResendClaim, TxWrite};
 use gapless_core::condition::HoldCause;
 use gapless_core::cursor::InFlight;
 use gapless_core::event::{EventKind, Told};
@@ -31,6 +31,7 @@ use super::memory::Memory;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
+use crate::points::Point;
 
 /// So many heads must have passed, with every endpoint saying the same.
 const HEADS: usize = 3;
@@ -83,7 +84,7 @@ impl Lane {
         notes.free_since = Some(now);
         // What was said of these bytes is not said of whoever takes the slot.
         notes.invalid_at.clear();
-        (notes.bid, notes.bid_after, notes.at_cap) = (None, None, None);
+        (notes.bid_suggested, notes.bid_after, notes.at_cap) = (false, None, None);
         memory.invalid_in_row += 1;
         let rules = self.submitter.settings.rules;
         let most = match rules.mode {
@@ -135,9 +136,12 @@ impl Lane {
     }
 
     async fn fill(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        if !self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots()) {
+        let (now, retry) = (self.tick(), self.submitter.settings.retry);
+        let paced = memory.notes(nonce).bid_after.is_some_and(|after| now < after);
+        if paced || !self.can_fill() {
             return Ok(());
         }
+        memory.notes(nonce).bid_after = Some(now.plus(retry));
         let payload = self.nothing();
         let Ok(gas) = self.gas_for(&payload).await else { return Ok(()) };
         let Ok(quote) = self.chain.chain.quote(&Options::default()).await else { return Ok(()) };
@@ -148,12 +152,21 @@ impl Lane {
             return Ok(());
         };
         let mut draft = self.draft(memory)?;
-        draft.writes.attempts.push(attempt);
+        let made = memory.slots.get(&nonce).into_iter().flatten().find(|made| made.hash == attempt.hash);
+        match made.map(|made| made.n) {
+            // The very same bytes were made before: they go out again.
+            Some(n) => {
+                let next_send_at = self.database_time();
+                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at });
+            }
+            None => draft.writes.attempts.push(attempt),
+        }
         draft.writes.allocations.push(AllocationWrite::Settle { nonce });
         if draft.cursor.in_flight.is_none_or(|in_flight| in_flight.nonce >= nonce) {
             draft.cursor.in_flight = Some(InFlight { nonce, tx_id: None });
         }
         self.commit(memory, draft).await?;
+        self.tools.points.reach(Point::AfterBidCommit);
         metrics::counter!(names::PLACEHOLDER, "reason" => "recycled").increment(1);
         memory.notes(nonce).free_since = None;
         self.broadcast(memory, nonce).await

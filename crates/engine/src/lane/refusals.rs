@@ -15,7 +15,6 @@ use gapless_core::wait::WaitReason;
 use serde_json::json;
 
 use super::memory::Memory;
-use super::notes::Wanted;
 use super::{Lane, Stop};
 use crate::points::Point;
 
@@ -38,7 +37,7 @@ impl Lane {
                 self.chain.heads.expect_block();
             }
             SendOutcome::Underpriced | SendOutcome::BelowBaseFee | SendOutcome::InvalidFees => {
-                memory.notes(nonce).bid.get_or_insert(Wanted::Suggested);
+                memory.notes(nonce).bid_suggested = true;
             }
             SendOutcome::NonceGap => {
                 self.send_lower_first(memory, nonce, &mut draft);

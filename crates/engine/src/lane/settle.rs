@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
+use futures::future::join_all;
 use gapless_core::allocation::AllocationWrite;
 use gapless_core::attempt::{AttemptKind, SUPERSEDED, StoredAttempt};
 use gapless_core::change::{Draft, ResendClaim, TxWrite};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
+use gapless_core::intent::OnExpiry;
 use gapless_core::ports::chain::Receipt;
 use gapless_core::record::{Mined, MinedAs, TxRecord};
 use gapless_core::state::{SubState, TxEvent};
@@ -21,7 +23,6 @@ use gapless_core::wait::WaitReason;
 use serde_json::json;
 
 use super::bid::competing;
-use super::commands::lost;
 use super::memory::Memory;
 use super::unread::Unread;
 use super::{Lane, Stop};
@@ -86,8 +87,11 @@ impl Lane {
         for nonce in slots {
             let mined = memory.txs_at(nonce).find_map(|tx| tx.facts.mined.map(|mined| mined.hash));
             for tx in memory.txs_at(nonce) {
-                let Some(mined) = tx.facts.mined.filter(|_| tx.facts.state.is_bound()) else { continue };
-                draft.writes.txs.push(self.retracted(memory, tx, &mined, block_number)?);
+                let Some(mined) = tx.facts.mined else { continue };
+                draft.writes.txs.push(match tx.facts.state.is_terminal() {
+                    true => broken(tx, block_number)?,
+                    false => self.retracted(memory, tx, &mined, block_number)?,
+                });
             }
             if let Some(mined) = mined {
                 let attempts = memory.slots.get(&nonce).into_iter().flatten();
@@ -119,17 +123,22 @@ impl Lane {
         let replaced = attempt.and_then(|attempt| self.chain.chain.contents(&attempt.raw));
         let mut told = vec![Told::with(EventKind::TxReorged, json!({"blockNumber": block_number}))];
         let overtaken = kind.is_some_and(AttemptKind::carries_effect);
-        if overtaken && tx.facts.withdrawal().is_some() {
-            told.push(lost("cancel", "mined-before"));
+        if overtaken {
+            told.extend(self.lost_races(memory, tx, mined));
         }
+        // Only who asked for it is ever withdrawn by the time.
+        let may_expire = tx.request.intent.options.on_expiry == OnExpiry::Cancel;
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reorged], told, |facts| {
             facts.mined = None;
+            if overtaken && may_expire {
+                facts.amend().reopened = true;
+            }
             if own {
                 facts.tx_hash = Some(mined.hash);
             }
             // What was mined once is what goes out again; nothing else is intended any more.
             if let Some(amended) = facts.amended.as_mut().filter(|_| overtaken) {
-                amended.withdrawal = None;
+                (amended.withdrawal, amended.bid_above) = (None, None);
                 amended.payload = replaced
                     .filter(|_| kind == Some(AttemptKind::Replacement))
                     .map(|contents| contents.payload);
@@ -166,8 +175,10 @@ impl Lane {
         }
         let mut receipts: Vec<Receipt> = Vec::new();
         let mut unread = Unread::default();
-        for hash in self.suspects(memory, ring) {
-            match (self.chain.calls.receipt(hash).await, ring.holds(hash, 0)) {
+        let suspects = self.suspects(memory, ring);
+        let answers = join_all(suspects.iter().map(|hash| self.chain.calls.receipt(*hash))).await;
+        for (hash, answer) in suspects.into_iter().zip(answers) {
+            match (answer, ring.holds(hash, 0)) {
                 (Ok(Some(receipt)), _) => receipts.push(receipt),
                 (Ok(None), None) => unread.unheard_of(hash),
                 // A block names it and this endpoint has no receipt yet, or nothing can be said: ask again soon.
@@ -235,7 +246,7 @@ impl Lane {
         self.commit(memory, draft).await?;
         memory.invalid_in_row = 0;
         for (nonce, block) in placed {
-            if memory.txs_at(nonce).next().is_none() {
+            if !memory.txs_at(nonce).any(|tx| tx.facts.state.is_bound()) {
                 memory.placed.insert(nonce, block);
             }
         }
@@ -248,6 +259,13 @@ impl Lane {
         let settings = &self.submitter.settings;
         Some(self.tick().plus(settings.retry.min(settings.stale_receipts).max(Duration::from_millis(10))))
     }
+}
+
+/// A transaction that has ended is not in the chain any more: that is told, and its state stays.
+pub(super) fn broken(tx: &TxRecord, block_number: u64) -> Result<TxWrite, Stop> {
+    let told = vec![Told::with(EventKind::TxFinalityBroken, json!({"blockNumber": block_number}))];
+    let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::FinalityBroken], told, |_| {});
+    write.map_err(|_| Stop::OutOfStep)
 }
 
 /// A transaction's slot was consumed by this attempt, its own or another's.

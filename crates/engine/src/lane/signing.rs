@@ -55,6 +55,11 @@ impl Lane {
         })
     }
 
+    /// Whether placeholders can be made.
+    pub(super) fn can_fill(&self) -> bool {
+        self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots())
+    }
+
     /// What moves nothing: zero value to oneself.
     pub(super) fn nothing(&self) -> Payload {
         Payload { to: self.submitter.id.address(), ..Payload::default() }

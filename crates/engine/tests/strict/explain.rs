@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use alloy_primitives::{Address, U256};
 use gapless_core::command::Verb;
-use gapless_core::fees::Wei;
+use gapless_core::condition::Condition;
+use gapless_core::fees::{GasPrice, Wei};
 use gapless_core::ids::{Nonce, TxId};
 use gapless_core::intent::Payload;
+use gapless_core::plan::{Mode, NonceRules};
 use gapless_core::state::{SubState, TxState};
 use gapless_core::wait::WaitReason;
-use gapless_engine::LaneSettings;
 use gapless_engine::explain::Explanation;
+use gapless_engine::{FeeCaps, LaneSettings};
 use gapless_testkit::anvil::Anvil;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use gapless_testkit::wait::eventually;
 use serde_json::json;
 
-use crate::support::{Node, address, entry, instant, mine, quick, request, submitter, unmined};
+use crate::support::{Node, address, entry, instant, mine, number, quick, request, submitter, unmined};
 
 /// Waits for a reason and gives the explanation that has it.
 async fn told(node: &Node, id: TxId, reason: &str) -> Explanation {
@@ -187,5 +189,66 @@ async fn a_silent_chain_is_told_with_its_endpoints() {
     anvil.kill9().await.unwrap();
     let silent = told(&node, id, "NodeDown").await;
     assert!(silent.evidence.iter().any(|fact| fact.what == "endpoint"), "{silent:#?}");
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_lower_nonce_is_told() {
+    let anvil = unmined().await;
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    let rules = NonceRules { mode: Mode::Pipelined, max_in_flight: 2, ..quick(0).rules };
+    let node = Node::start(&proxy.url(), LaneSettings { rules, ..quick(0) }).await;
+    let first = node.submit(entry(0)).await;
+    in_pool(&node, &anvil, first).await;
+    let gap = Fault::ErrorWithoutForward { code: -32000, message: "nonce too high".into() };
+    let rule = proxy.rule("eth_sendRawTransaction", gap);
+    let second = node.submit(entry(1)).await;
+    let missing = told(&node, second, "GapBelow").await;
+    assert!(missing.summary.contains("Nonce 0"), "{missing:#?}");
+    proxy.remove(rule);
+    confirmed(&node, &anvil, first).await;
+    confirmed(&node, &anvil, second).await;
+    node.each_took_effect_once(&anvil, &[first, second]).await;
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_below_the_market_is_told_with_both_figures() {
+    let anvil = unmined().await;
+    let cap = GasPrice(1_000_000_000);
+    let caps = FeeCaps { max_fee_per_gas: Some(cap), ..FeeCaps::default() };
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", json!(["0x2540be400"])).await.unwrap();
+    mine(&anvil, 1).await;
+    let node = Node::start(&anvil.url(), LaneSettings { caps, ..quick(0) }).await;
+    let id = node.submit(entry(0)).await;
+    let capped = told(&node, id, "FeeCap").await;
+    assert!(capped.summary.contains("1 gwei"), "{capped:#?}");
+    assert!(capped.evidence.iter().any(|fact| fact.what == "market"), "{capped:#?}");
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", json!(["0x1"])).await.unwrap();
+    confirmed(&node, &anvil, id).await;
+    node.each_took_effect_once(&anvil, &[id]).await;
+    node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_told_with_its_cause() {
+    let anvil = instant().await;
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    let node = Node::start(&proxy.url(), quick(0)).await;
+    let first = node.submit(entry(0)).await;
+    node.confirmed(first).await;
+    // Somebody seems to have used this account: the counts run ahead of what we have bound.
+    let ahead = Fault::result(|_, mut answer| {
+        answer["result"] = json!(format!("{:#x}", number(&answer["result"]) + 3));
+        answer
+    });
+    let rule = proxy.rule("eth_getTransactionCount", ahead);
+    node.until_submitter("the hold", |view| view.condition == Condition::Hold).await;
+    let second = node.submit(entry(1)).await;
+    let held = told(&node, second, "Held").await;
+    assert!(held.evidence.iter().any(|fact| fact.what == "hold"), "{held:#?}");
+    assert!(held.summary.contains("we have bound 1"), "{held:#?}");
+    proxy.remove(rule);
+    node.each_took_effect_once(&anvil, &[first, second]).await;
     node.stopped().await;
 }

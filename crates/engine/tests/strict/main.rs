@@ -4,8 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod contest;
 mod contracts;
 mod deep;
+mod drain;
+mod expiry;
 mod explain;
 mod gray_zone;
 mod lagging;
@@ -20,5 +23,7 @@ mod protect;
 mod races;
 mod reorg;
 mod reorgs;
+mod resets;
+mod resolve;
 mod support;
 mod tags;

@@ -1,5 +1,7 @@
 //! The strict lane on geth, whose pool forgets and whose rules are those of most of the world's nodes.
 
+mod contested;
+
 use std::time::Duration;
 
 use gapless_core::ids::{Nonce, TxId};

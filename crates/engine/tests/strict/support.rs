@@ -83,7 +83,12 @@ impl Node {
         settings: LaneSettings,
         keys: &[&str],
     ) -> Self {
-        Self::with(store, urls, settings, accounts(keys)).await
+        Self::with("a", store, urls, settings, accounts(keys)).await
+    }
+
+    /// A second process beside the first, on the same store.
+    pub(crate) async fn beside(store: Arc<dyn Store>, urls: &[String], settings: LaneSettings) -> Self {
+        Self::with("b", store, urls, settings, accounts(&[KEY])).await
     }
 
     /// With another signer.
@@ -93,16 +98,17 @@ impl Node {
         settings: LaneSettings,
         signer: Arc<dyn Signer>,
     ) -> Self {
-        Self::with(store, urls, settings, vec![(submitter(), signer)]).await
+        Self::with("a", store, urls, settings, vec![(submitter(), signer)]).await
     }
 
     async fn with(
+        name: &str,
         store: Arc<dyn Store>,
         urls: &[String],
         settings: LaneSettings,
         accounts: Vec<(SubmitterId, Arc<dyn Signer>)>,
     ) -> Self {
-        Self::reaching(store, &EvmOptions::new(31337, urls), settings, accounts).await
+        Self::reaching(name, store, &EvmOptions::new(31337, urls), settings, accounts).await
     }
 
     /// With the account's own key, reaching its chain in another than the usual way.
@@ -112,10 +118,11 @@ impl Node {
 
     /// The same with the accounts of these keys.
     pub(crate) async fn through_with(options: &EvmOptions, settings: LaneSettings, keys: &[&str]) -> Self {
-        Self::reaching(memory(), options, settings, accounts(keys)).await
+        Self::reaching("a", memory(), options, settings, accounts(keys)).await
     }
 
     async fn reaching(
+        name: &str,
         store: Arc<dyn Store>,
         options: &EvmOptions,
         settings: LaneSettings,
@@ -129,7 +136,7 @@ impl Node {
             registry.add_submitter(Submitter { id, settings: settings.clone(), signer: Some(signer) });
         }
         let options = EngineOptions {
-            owner: Owner::new("a", clock.draw()).unwrap(),
+            owner: Owner::new(name, clock.draw()).unwrap(),
             terms: LeaseTerms::new(Duration::from_secs(6), Duration::from_millis(500)).unwrap(),
             renew: Duration::from_millis(1_000),
             sweep: Duration::from_millis(300),

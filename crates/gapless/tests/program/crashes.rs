@@ -44,17 +44,24 @@ async fn survives(mut world: World, point: Point, then: Then) {
             1
         }
     };
-    if point == Point::AfterRefusal {
-        let full = Fault::ErrorWithoutForward { code: -32_000, message: "txpool is full".into() };
-        world.proxy.add(Rule::new("eth_sendRawTransaction", full).times(1));
+    let words = match point {
+        Point::AfterRefusal => Some("txpool is full"),
+        // What no node took is offered anew, bumps or not.
+        Point::AfterBidCommit => Some("transaction underpriced"),
+        _ => None,
+    };
+    if let Some(words) = words {
+        let refused = Fault::ErrorWithoutForward { code: -32_000, message: words.into() };
+        world.proxy.add(Rule::new("eth_sendRawTransaction", refused).times(1));
     }
+    let commanded = matches!(point, Point::DuringCommand | Point::AfterCommand);
     if point != Point::DuringTakeover {
         arm();
         for id in &ids[1..] {
             // The answer may be lost with the node.
             let _ = world.try_post(0, id).await;
         }
-        if point == Point::DuringCommand {
+        if commanded {
             world.command(0, "pause").await;
         }
         dies(&mut world, 0, point).await;
@@ -63,7 +70,7 @@ async fn survives(mut world: World, point: Point, then: Then) {
     if then == Then::Restart {
         world.serve(survivor, &[]).await;
     }
-    if point == Point::DuringCommand {
+    if commanded {
         // The command outlived the node that had it in hand.
         world.is_in(survivor, "paused").await;
         world.command(survivor, "resume").await;
@@ -139,6 +146,7 @@ at_every_point! {
     after_accept_commit = AfterAcceptCommit,
     after_prepare = AfterPrepare,
     after_bind_commit_before_send = AfterBindCommit,
+    after_a_dearer_bid_is_stored_before_it_is_sent = AfterBidCommit,
     after_send = AfterSend,
     after_a_refusal_before_its_record = AfterRefusal,
     after_receipt_before_store = AfterReceipt,
@@ -146,6 +154,7 @@ at_every_point! {
     at_confirm = AtConfirm,
     during_takeover_load = DuringTakeover,
     during_a_command = DuringCommand,
+    after_a_command_before_what_follows = AfterCommand,
 }
 
 #[tokio::test]

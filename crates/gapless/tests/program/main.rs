@@ -6,6 +6,8 @@ mod acceptance;
 mod asking;
 mod audit;
 mod bad_start;
+#[cfg(feature = "test-points")]
+mod cancels;
 mod cluster;
 mod counter;
 #[cfg(feature = "test-points")]

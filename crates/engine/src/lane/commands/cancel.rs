@@ -57,15 +57,13 @@ impl Lane {
         Ok(match facts.state {
             state if state.is_terminal() => Cancelling::Final,
             TxState::Queued | TxState::Allocated => Cancelling::Ended(end(tx, self.database_time())?),
-            _ if facts.withdrawal().is_some() => Cancelling::Competing,
             _ if effect => {
                 let told = vec![lost("cancel", "already-mined")];
                 let write = TxWrite::new(tx.tx_id(), facts, &[], told, |_| {});
                 Cancelling::Mined(write.map_err(|_| Stop::OutOfStep)?)
             }
-            _ if !self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots()) => {
-                Cancelling::NoPlaceholder
-            }
+            _ if facts.withdrawal().is_some() => Cancelling::Competing,
+            _ if !self.can_fill() => Cancelling::NoPlaceholder,
             _ => Cancelling::Competes(withdrawn(tx, Withdrawal::Cancel)?),
         })
     }

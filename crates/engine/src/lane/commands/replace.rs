@@ -14,7 +14,6 @@ use serde::Deserialize;
 
 use super::{Answer, done, lost, turned_down};
 use crate::lane::memory::Memory;
-use crate::lane::notes::Wanted;
 use crate::lane::{Lane, Stop};
 
 /// What is asked.
@@ -58,6 +57,7 @@ impl Lane {
             return Ok(if mined { Answer::Lost("already-mined") } else { Answer::refused(code) });
         }
         let bound = tx.facts.state.is_bound();
+        let current = tx.facts.nonce.filter(|_| bound).and_then(|nonce| memory.current(nonce)).map(|a| a.n);
         // A race is told when it is decided; everything else is done now.
         let races = bound && payload.is_some();
         let told = if races { vec![] } else { vec![done("replace")] };
@@ -67,6 +67,7 @@ impl Lane {
             if payload.is_some() {
                 amended.payload = payload;
             }
+            amended.bid_above = current.or(amended.bid_above);
             if races {
                 facts.sub_state = Some(SubState::Replacing);
             }
@@ -76,8 +77,7 @@ impl Lane {
             memory.prepared = None;
         }
         if let Some(nonce) = tx.facts.nonce.filter(|_| bound) {
-            let notes = memory.notes(nonce);
-            (notes.bid, notes.bid_after) = (Some(Wanted::Ordered), None);
+            memory.notes(nonce).bid_after = None;
         }
         Ok(Answer::Done(None))
     }

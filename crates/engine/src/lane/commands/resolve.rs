@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::{Answer, done};
 use crate::lane::memory::Memory;
-use crate::lane::notes::Wanted;
 use crate::lane::{Lane, Stop};
 
 impl Lane {
@@ -32,11 +31,16 @@ impl Lane {
         if tx.facts.mined.is_some() {
             return Ok(Answer::Lost("already-mined"));
         }
+        // Somebody else's attempt goes out in its slot, or nobody's.
+        if memory.current(nonce).is_none_or(|attempt| attempt.tx_id != Some(tx.tx_id())) {
+            return Ok(Answer::refused("not-current"));
+        }
         let action = command.command.args.get("action").and_then(serde_json::Value::as_str);
         let now = self.database_time();
         let mut told = vec![done("resolve")];
         let mut events = vec![];
         let mut withdrawal = None;
+        let mut bid_above = None;
         match action {
             Some("retry") => {
                 let current = memory.current(nonce);
@@ -44,15 +48,16 @@ impl Lane {
                 draft.writes.resends.extend(claim);
             }
             Some("bump") => {
-                let notes = memory.notes(nonce);
-                (notes.bid, notes.bid_after) = (Some(Wanted::Ordered), None);
+                memory.notes(nonce).bid_after = None;
+                bid_above = memory.current(nonce).map(|attempt| attempt.n);
             }
             Some("placeholder") => {
-                if !self.submitter.signer.as_ref().is_some_and(|signer| signer.can_fill_slots()) {
+                if !self.can_fill() {
                     return Ok(Answer::refused("no-placeholder"));
                 }
                 withdrawal = Some(Withdrawal::Cancel);
             }
+            Some("protect") if memory.cursor.cursor.conditions.protect.is_some() => {}
             Some("protect") => {
                 draft.cursor.conditions.protect = Some(Protect { nonce, exhibit: None });
                 let figures = json!({"nonce": nonce, "txId": tx.tx_id(), "by": "operator"});
@@ -65,6 +70,9 @@ impl Lane {
             told.push(Told::with(EventKind::TxUnstuck, json!({"by": "operator"})));
         }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &events, told, |facts| {
+            if bid_above.is_some() {
+                facts.amend().bid_above = bid_above;
+            }
             if withdrawal.is_some() {
                 facts.amend().withdrawal = withdrawal;
                 facts.sub_state = Some(SubState::Cancelling);

@@ -39,8 +39,11 @@ impl Lane {
             let found = if nonce == acknowledged {
                 // Its exhibit is stored: while the block stands no history is needed, which a node may have pruned.
                 let block = BlockRef { number: proven.block_number, hash: proven.block_hash };
-                let stands = self.is_canonical(&self.chain.heads.ring(), block).await == Some(true);
-                Ok(stands.then_some(proven))
+                match self.is_canonical(&self.chain.heads.ring(), block).await {
+                    Some(true) => Ok(Some(proven)),
+                    // A reorg may have put it into another block.
+                    _ => self.exhibit(nonce).await,
+                }
             } else {
                 self.exhibit(nonce).await
             };
@@ -49,6 +52,11 @@ impl Lane {
                     draft.writes.allocations.push(AllocationWrite::Foreign { nonce, exhibit })
                 }
                 Err(ChainError::Pruned(_)) => return Answer::refused("unproven"),
+                // Ours in between: what lies below is recorded, then its receipt can be taken, and the rest after it.
+                Ok(None) if nonce > run.consumed => {
+                    draft.cursor.run = Some(Run { next: run.next.max(nonce), consumed: nonce, ..run });
+                    return Answer::Partly;
+                }
                 // Ours after all, or not to be told now: nothing may be skipped on a guess.
                 Ok(None) | Err(ChainError::Unavailable(_)) => return Answer::Later,
             }

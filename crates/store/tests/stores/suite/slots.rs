@@ -394,7 +394,9 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
     let amendment = Amendment {
         payload: Some(Payload::default()),
         fees: Some(FeeWishes::default()),
+        bid_above: Some(2),
         withdrawal: Some(Withdrawal::Cancel),
+        reopened: true,
         diagnosis: Some(Diagnosis::GapBelow { nonce: Nonce(3) }),
         steps: vec![0, 2],
         stepped_at: Some(TestClock::START),
