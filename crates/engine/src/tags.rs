@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alloy_primitives::B256;
 use gapless_core::ports::chain::{BlockRef, Chain, ChainResult, Tag};
 
+/// What a tag named, and at which head that was asked.
+type Answer = (B256, Option<BlockRef>);
+
 /// The answers at the present head. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Tags(Arc<Mutex<HashMap<Tag, (B256, Option<BlockRef>)>>>);
+pub struct Tags(Arc<Mutex<HashMap<Tag, Answer>>>);
 
 impl Tags {
     /// The block a tag names, as asked at this head.

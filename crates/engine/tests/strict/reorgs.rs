@@ -150,7 +150,8 @@ impl Crowd {
                     if event.data["newFork"] == true {
                         list = Some(added.collect());
                     } else {
-                        list.as_mut().expect("additions follow a full list").extend(added);
+                        let Some(list) = list.as_mut() else { panic!("additions before a full list") };
+                        list.extend(added);
                     }
                     let count = event.data["count"].as_u64().unwrap();
                     assert_eq!(list.as_ref().unwrap().len() as u64, count, "after {:?}", event.data);
