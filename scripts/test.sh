@@ -39,6 +39,8 @@ fi
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
+# Most tests wait for blocks and for other processes, not for the processor.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 cargo test --all-features --no-fail-fast "${selected[@]}" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 

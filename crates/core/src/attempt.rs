@@ -100,9 +100,9 @@ impl StoredAttempt {
     }
 
     /// A claim to send it again was committed.
-    pub fn claimed(&mut self, next_send_at: Timestamp) {
+    pub fn claimed(&mut self, next_send_at: Timestamp, sends: bool) {
         self.attempt.next_send_at = next_send_at;
-        self.resends = self.resends.saturating_add(1);
+        self.resends = self.resends.saturating_add(u32::from(sends));
     }
 }
 

@@ -89,6 +89,8 @@ pub struct ResendClaim {
     pub n: u32,
     /// When the next one is due, by the database's clock.
     pub next_send_at: Timestamp,
+    /// Whether the bytes go out for it. What only says when they are due is not counted as sending.
+    pub sends: bool,
 }
 
 /// What a node said about an attempt.

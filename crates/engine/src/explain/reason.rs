@@ -117,6 +117,10 @@ fn unbound(scene: &Scene<'_>) -> Option<WaitReason> {
     if let Some(forbidden) = scene.cursor.conditions.forbids_binding() {
         return Some(forbidden);
     }
+    // Nobody is kept from asking again, but the one before could not be paid, and so this one waits.
+    if let Some((balance, needed)) = scene.cursor.conditions.out_of_funds {
+        return Some(WaitReason::OutOfFunds { balance, needed });
+    }
     let facts = &scene.tx.facts;
     let stored = facts.wait.clone().filter(|stored| match stored {
         // A hold of the submitter has healed if no condition says so. A signer's words stay until it is bound, and so

@@ -450,7 +450,7 @@ fn what_somebody_else_signs_waits_for_its_signer() {
 #[test]
 fn resending_that_is_switched_off_is_not_announced() {
     let off = Stage::bound().with(|s| {
-        s.attempts.iter_mut().for_each(|attempt| attempt.claimed(later(86_400 * 365)));
+        s.attempts.iter_mut().for_each(|attempt| attempt.claimed(later(86_400 * 365), true));
     });
     assert_eq!(off.says("InPool", "nonce 7", "switched off").next.at, None);
 }

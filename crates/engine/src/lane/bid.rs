@@ -256,6 +256,7 @@ pub(super) fn supersede(draft: &mut Draft, memory: &Memory, nonce: Nonce) {
         nonce,
         n: attempt.n,
         next_send_at: SUPERSEDED,
+        sends: false,
     });
     draft.writes.resends.extend(claims);
 }

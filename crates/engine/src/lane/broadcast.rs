@@ -29,8 +29,10 @@ impl Lane {
         }
         let mut draft = self.draft(memory)?;
         let next_send_at = now.plus(interval);
-        draft.writes.resends =
-            due.iter().map(|(nonce, n)| ResendClaim { nonce: *nonce, n: *n, next_send_at }).collect();
+        draft.writes.resends = due
+            .iter()
+            .map(|(nonce, n)| ResendClaim { nonce: *nonce, n: *n, next_send_at, sends: true })
+            .collect();
         self.commit(memory, draft).await?;
         for (nonce, _) in due {
             metrics::counter!(names::RESUBMIT, "result" => "sent").increment(1);

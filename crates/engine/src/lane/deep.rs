@@ -106,7 +106,7 @@ impl Lane {
             let again = Some(attempt.n) == mined;
             if again || !attempt.is_superseded() {
                 let next_send_at = if again { now } else { SUPERSEDED };
-                draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at });
+                draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at, sends: false });
             }
         }
     }

@@ -93,7 +93,12 @@ impl Lane {
             }
             StuckAction::Rebroadcast => {
                 let current = memory.current(nonce);
-                let claim = current.map(|attempt| ResendClaim { nonce, n: attempt.n, next_send_at: now });
+                let claim = current.map(|attempt| ResendClaim {
+                    nonce,
+                    n: attempt.n,
+                    next_send_at: now,
+                    sends: false,
+                });
                 draft.writes.resends.extend(claim);
             }
             StuckAction::Placeholder | StuckAction::Bump | StuckAction::KeepTrying => {}
@@ -143,6 +148,7 @@ impl Lane {
                 nonce,
                 n: attempt.n,
                 next_send_at: now,
+                sends: false,
             }));
         }
         let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| {

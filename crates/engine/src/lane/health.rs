@@ -78,7 +78,12 @@ impl Lane {
             let now = self.database_time();
             let open = memory.open().filter_map(|(_, attempts)| slot::current(attempts));
             draft.writes.resends = open
-                .map(|attempt| ResendClaim { nonce: attempt.nonce, n: attempt.n, next_send_at: now })
+                .map(|attempt| ResendClaim {
+                    nonce: attempt.nonce,
+                    n: attempt.n,
+                    next_send_at: now,
+                    sends: false,
+                })
                 .collect();
         }
         self.commit(memory, draft).await

@@ -43,7 +43,12 @@ impl Lane {
             if write.facts().wait.is_none()
                 && let Some(attempt) = memory.current(nonce)
             {
-                draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at: now });
+                draft.writes.resends.push(ResendClaim {
+                    nonce,
+                    n: attempt.n,
+                    next_send_at: now,
+                    sends: false,
+                });
             }
             draft.writes.txs.push(write);
         }

@@ -247,7 +247,7 @@ impl Memory {
         }
         for claim in &writes.resends {
             for attempt in self.slots.get_mut(&claim.nonce).into_iter().flatten().filter(|a| a.n == claim.n) {
-                attempt.claimed(claim.next_send_at);
+                attempt.claimed(claim.next_send_at, claim.sends);
             }
         }
         for note in &writes.refusals {

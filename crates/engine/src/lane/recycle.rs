@@ -157,7 +157,7 @@ impl Lane {
             // The very same bytes were made before: they go out again.
             Some(n) => {
                 let next_send_at = self.database_time();
-                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at });
+                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at, sends: false });
             }
             None => draft.writes.attempts.push(attempt),
         }

@@ -57,7 +57,7 @@ impl Lane {
         };
         let refusal = Refusal { code: NodeText::new(outcome.code()), text };
         let next_send_at = self.database_time().plus(retry_in);
-        draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at });
+        draft.writes.resends.push(ResendClaim { nonce, n: attempt.n, next_send_at, sends: false });
         let tx = attempt.tx_id.and_then(|tx_id| memory.txs.get(&tx_id));
         if let Some(tx) = tx.filter(|tx| tx.facts.state.is_bound() && tx.facts.mined.is_none()) {
             let unread = memory.noted(nonce).is_some_and(|notes| notes.unread_since.is_some());
@@ -92,7 +92,12 @@ impl Lane {
         let due = lower
             .filter_map(|(_, attempts)| slot::current(attempts))
             .filter(|attempt| attempt.next_send_at > now.plus(self.submitter.settings.retry))
-            .map(|attempt| ResendClaim { nonce: attempt.nonce, n: attempt.n, next_send_at: now });
+            .map(|attempt| ResendClaim {
+                nonce: attempt.nonce,
+                n: attempt.n,
+                next_send_at: now,
+                sends: false,
+            });
         draft.writes.resends.extend(due);
     }
 

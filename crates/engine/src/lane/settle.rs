@@ -84,10 +84,12 @@ impl Lane {
     ) -> Result<(), Stop> {
         let now = self.database_time();
         let slots: Vec<Nonce> = memory.slots.range(from..).map(|(nonce, _)| *nonce).collect();
+        let mut broke = false;
         for nonce in slots {
             let mined = memory.txs_at(nonce).find_map(|tx| tx.facts.mined.map(|mined| mined.hash));
             for tx in memory.txs_at(nonce) {
                 let Some(mined) = tx.facts.mined else { continue };
+                broke |= tx.facts.state.is_terminal();
                 draft.writes.txs.push(match tx.facts.state.is_terminal() {
                     true => broken(tx, block_number)?,
                     false => self.retracted(memory, tx, &mined, block_number)?,
@@ -99,12 +101,15 @@ impl Lane {
                     let again = attempt.hash == mined;
                     let next_send_at = if again { now } else { SUPERSEDED };
                     let changes = again || !attempt.is_superseded();
-                    changes.then_some(ResendClaim { nonce, n: attempt.n, next_send_at })
+                    changes.then_some(ResendClaim { nonce, n: attempt.n, next_send_at, sends: false })
                 }));
             }
         }
         for tx in memory.txs.values() {
             memory.told_blocks.remove(&tx.tx_id());
+        }
+        if broke {
+            metrics::counter!(names::DEEP_REORG).increment(1);
         }
         Ok(())
     }

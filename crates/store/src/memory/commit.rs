@@ -105,7 +105,7 @@ fn write(state: &mut State, change: &LaneChange, now: Timestamp) {
         }
         for claim in &writes.resends {
             if let Some(found) = lane.attempts.get_mut(&(claim.nonce, claim.n)) {
-                found.claimed(claim.next_send_at);
+                found.claimed(claim.next_send_at, claim.sends);
             }
         }
         for note in &writes.refusals {

@@ -257,7 +257,7 @@ fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
 
 /// Claims and refusals concern the same rows, and a row can be updated once per statement: merged.
 fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
-    type Note<'a> = (i64, &'a str, i64, i32, Option<OffsetDateTime>, Option<(String, String)>);
+    type Note<'a> = (i64, &'a str, i64, i32, Option<OffsetDateTime>, Option<(String, String)>, bool);
     let mut rows: BTreeMap<(i64, u64, u32), Note<'_>> = BTreeMap::new();
     for (i, change) in batch.iter().enumerate() {
         let lane = i as i64 + 1;
@@ -269,12 +269,14 @@ fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
                 i32::try_from(n).unwrap_or(i32::MAX),
                 None,
                 None,
+                false,
             )
         };
         for claim in &change.writes().resends {
             let row =
                 rows.entry((lane, claim.nonce.0, claim.n)).or_insert_with(|| blank(claim.nonce.0, claim.n));
             row.4 = Some(at(claim.next_send_at.as_micros()));
+            row.6 |= claim.sends;
         }
         for note in &change.writes().refusals {
             let row = rows.entry((lane, note.nonce.0, note.n)).or_insert_with(|| blank(note.nonce.0, note.n));
@@ -294,14 +296,15 @@ fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
         "timestamptz": |r| r.4,
         "text": |r| r.5.as_ref().map(|refusal| refusal.0.clone()),
         "text": |r| r.5.as_ref().map(|refusal| refusal.1.clone()),
+        "bool": |r| r.6,
     );
     let ctes = format!(
         "note_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce, n, next_send_at, code, words)
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce, n, next_send_at, code, words, sends)
   WHERE (SELECT map FROM ok)[b.lane]
 ), note_out AS (
   UPDATE tx_attempt a SET next_send_at = coalesce(b.next_send_at, a.next_send_at),
-    resends = a.resends + CASE WHEN b.next_send_at IS NULL THEN 0 ELSE 1 END,
+    resends = a.resends + b.sends::int,
     refusal_code = coalesce(b.code, a.refusal_code), refusal_text = coalesce(b.words, a.refusal_text)
   FROM note_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce AND a.n = b.n RETURNING 1
 )"

@@ -97,10 +97,11 @@ fn write(db: &Connection, change: &LaneChange, now: Timestamp) -> Result<(), Sto
         write_attempt(db, submitter, attempt, now)?;
     }
     for claim in &writes.resends {
-        let sql = "UPDATE tx_attempt SET next_send_at = ?4, resends = resends + 1
+        let sql = "UPDATE tx_attempt SET next_send_at = ?4, resends = resends + ?5
                    WHERE submitter = ?1 AND nonce = ?2 AND n = ?3";
         let at = claim.next_send_at.as_micros();
-        let touched = rows::run(db, sql, params![submitter.as_str(), signed(claim.nonce.0), claim.n, at])?;
+        let touched =
+            rows::run(db, sql, params![submitter.as_str(), signed(claim.nonce.0), claim.n, at, claim.sends])?;
         expect_one(touched, || format!("attempt {}.{}", claim.nonce, claim.n))?;
     }
     for note in &writes.refusals {

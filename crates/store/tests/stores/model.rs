@@ -322,7 +322,8 @@ impl Player {
                 self.commit_one(node, submitter, |_, draft| {
                     let (nonce, n) = (Nonce(nonce), 0);
                     let refusal = Refusal { code: NodeText::new("unknown"), text: NodeText::new("odd\0") };
-                    draft.writes.resends = vec![ResendClaim { nonce, n, next_send_at: TestClock::START }];
+                    draft.writes.resends =
+                        vec![ResendClaim { nonce, n, next_send_at: TestClock::START, sends: true }];
                     draft.writes.refusals = vec![RefusalNote { nonce, n, refusal }];
                 })
                 .await

@@ -41,7 +41,7 @@ impl Lane {
         match (action, current) {
             (Some("retry" | "bump"), None) => return Ok(Answer::refused("slot-recycled")),
             (Some("retry"), Some(n)) => {
-                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at: now });
+                draft.writes.resends.push(ResendClaim { nonce, n, next_send_at: now, sends: false });
             }
             (Some("bump"), Some(n)) => {
                 memory.notes(nonce).bid_after = None;

@@ -167,17 +167,18 @@ pub async fn claims_and_refusals_are_kept_on_the_attempt(w: &World) {
     let refusal = Refusal { code: NodeText::new("underpriced"), text: NodeText::new("tip too low: 1 < 2") };
     applied(w, &mut lane, |_, draft| {
         draft.writes.resends = vec![
-            ResendClaim { nonce: Nonce(0), n: 0, next_send_at: later },
-            ResendClaim { nonce: Nonce(1), n: 0, next_send_at: later },
+            ResendClaim { nonce: Nonce(0), n: 0, next_send_at: later, sends: true },
+            ResendClaim { nonce: Nonce(1), n: 0, next_send_at: later, sends: false },
         ];
         draft.writes.refusals = vec![RefusalNote { nonce: Nonce(0), n: 0, refusal: refusal.clone() }];
     })
     .await;
     let attempts = w.store.attempts(&submitter, Nonce(0), Nonce(2)).await.unwrap();
     assert_eq!((attempts[0].resends, attempts[0].next_send_at), (1, later));
+    assert_eq!((attempts[1].resends, attempts[1].next_send_at), (0, later), "put off, not sent");
     assert_eq!((attempts[0].refusal.as_ref(), attempts[1].refusal.as_ref()), (Some(&refusal), None));
     refused(w, &mut lane, |_, draft| {
-        draft.writes.resends = vec![ResendClaim { nonce: Nonce(0), n: 7, next_send_at: later }];
+        draft.writes.resends = vec![ResendClaim { nonce: Nonce(0), n: 7, next_send_at: later, sends: true }];
     })
     .await;
 }
