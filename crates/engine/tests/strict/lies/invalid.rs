@@ -106,9 +106,10 @@ async fn bytes_that_were_given_up_and_mined_after_all_count_and_who_took_the_slo
     assert!(stored[1].fees.ceiling() > stored[0].fees.ceiling(), "it outbids what may still be in a pool");
 
     anvil.rpc("eth_sendRawTransaction", json!([stored[0].raw])).await.unwrap();
-    proxy.remove(rule);
+    // Before the lie ends: the dearer bytes of the second would take their place in the pool.
     mine(&anvil, 1).await;
     assert_eq!(count(&anvil).await, 1);
+    proxy.remove(rule);
     mine(&anvil, 4).await;
     node.confirmed(first).await;
     node.until(second, "another nonce", |view| view.state == TxState::Tracking && view.mined_as.is_none())
