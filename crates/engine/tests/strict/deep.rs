@@ -8,6 +8,7 @@ use gapless_core::state::TxState;
 use gapless_engine::LaneSettings;
 use gapless_testkit::anvil::Anvil;
 use gapless_testkit::wait::eventually;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
 use crate::support::{Node, count, effects, entry, mine, pooled, quick, unmined};
@@ -25,8 +26,11 @@ async fn mine_until<F: Future<Output = bool>>(anvil: &Anvil, what: &str, holds: 
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// On one thread, so that nothing but this node counts here.
+#[tokio::test]
 async fn what_was_final_is_told_broken_mined_again_and_nobody_waits_for_ever() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _counting = metrics::set_default_local_recorder(&recorder);
     let anvil = unmined().await;
     // So rare that only the reorg itself can have sent anything again.
     let resubmit = Some(Duration::from_secs(3_600));
@@ -68,5 +72,7 @@ async fn what_was_final_is_told_broken_mined_again_and_nobody_waits_for_ever() {
         assert_eq!(told.iter().filter(|kind| **kind == EventKind::TxConfirmed).count(), 1);
     }
     assert_eq!(count(&anvil).await, 4);
+    let counted = recorder.handle().render();
+    assert!(counted.contains("gapless_deep_reorg_total 1"), "{counted}");
     node.stopped().await;
 }
