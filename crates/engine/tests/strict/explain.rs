@@ -56,12 +56,18 @@ async fn confirmed(node: &Node, anvil: &Anvil, id: TxId) {
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_busy_slot_and_a_pause_are_told_and_so_are_confirmations() {
-    let anvil = unmined().await;
+/// Two requests: the first is in the pool, the second stands behind it.
+async fn one_behind_another(anvil: &Anvil) -> (Node, Vec<TxId>) {
     let node = Node::start(&anvil.url(), quick(3)).await;
     let ids = node.submit_all(0, 2).await;
-    in_pool(&node, &anvil, ids[0]).await;
+    in_pool(&node, anvil, ids[0]).await;
+    (node, ids)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_slot_is_told_with_its_nonce() {
+    let anvil = unmined().await;
+    let (node, ids) = one_behind_another(&anvil).await;
     assert!(
         told(&node, ids[0], "InPool").await.next.at.is_some(),
         "it is sent again at a time that is known"
@@ -69,12 +75,28 @@ async fn a_busy_slot_and_a_pause_are_told_and_so_are_confirmations() {
     assert!(told(&node, ids[1], "SlotBusy").await.summary.contains("nonce 0"));
     let view = node.handle.tx(ids[1]).await.unwrap();
     assert_eq!(view.wait_reason, Some(WaitReason::SlotBusy { nonce: Nonce(0) }));
+    confirmed(&node, &anvil, ids[1]).await;
+    node.each_took_effect_once(&anvil, &ids).await;
+    node.stopped().await;
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_is_told_with_what_ends_it() {
+    let anvil = unmined().await;
+    let (node, ids) = one_behind_another(&anvil).await;
     node.handle.command(&submitter(), None, Verb::Pause, json!({}), "operator").await.unwrap();
     assert!(told(&node, ids[1], "Paused").await.next.action.contains("resume"));
     node.handle.command(&submitter(), None, Verb::Resume, json!({}), "operator").await.unwrap();
     told(&node, ids[1], "SlotBusy").await;
+    confirmed(&node, &anvil, ids[1]).await;
+    node.each_took_effect_once(&anvil, &ids).await;
+    node.stopped().await;
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn confirmations_are_told_with_how_many_are_missing() {
+    let anvil = unmined().await;
+    let (node, ids) = one_behind_another(&anvil).await;
     mine(&anvil, 2).await;
     node.until(ids[0], "one confirmation", |view| {
         view.wait_reason == Some(WaitReason::Confirming { count: 1, required: 3 })
