@@ -2,7 +2,7 @@
 //!
 //! Plans are lists of actions in the order they should run. Nothing here waits, reads or writes, so the
 //! rules of binding read as tables: strict takes a nonce only when none is open, pipelined has a budget,
-//! a recycled slot goes first and lowest, and a head that is not prepared keeps everybody behind it.
+//! and a recycled slot goes first and lowest.
 
 use crate::allocation::{Allocation, AllocationStatus};
 use crate::condition::Conditions;
@@ -61,8 +61,6 @@ impl NonceRules {
 pub struct Head {
     /// Which.
     pub tx_id: TxId,
-    /// Estimated, priced and checked.
-    pub prepared: bool,
     /// Not to be bound after this.
     pub valid_until: Option<Timestamp>,
 }
@@ -117,9 +115,8 @@ pub enum Action {
         /// The attempt.
         n: u32,
     },
-    /// Estimate, price and check.
-    Prepare(TxId),
-    /// Sign and store under a nonce.
+    /// Estimate, price, check, sign and store under a nonce. In the order of the queue: whoever is not ready keeps everybody
+    /// behind it.
     Bind {
         /// What.
         tx_id: TxId,
@@ -179,10 +176,6 @@ fn bindings<'a>(view: &LaneView<'_>, mut waiting: impl Iterator<Item = &'a Head>
             }
             break;
         };
-        if !head.prepared {
-            actions.push(Action::Prepare(head.tx_id));
-            break;
-        }
         actions.push(Action::Bind { tx_id: head.tx_id, nonce, recycled });
     }
     actions

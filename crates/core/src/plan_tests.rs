@@ -14,7 +14,7 @@ fn tx(n: u128) -> TxId {
 }
 
 fn head(n: u128) -> Head {
-    Head { tx_id: tx(n), prepared: true, valid_until: None }
+    Head { tx_id: tx(n), valid_until: None }
 }
 
 fn run(next: u64, consumed: u64, resolved: u64) -> Run {
@@ -102,14 +102,6 @@ fn a_recycled_slot_goes_first_and_lowest() {
         vec![allocation(3, AllocationStatus::Recyclable), allocation(4, AllocationStatus::Recyclable)];
     let recycled = |n, nonce| Action::Bind { tx_id: tx(n), nonce: Nonce(nonce), recycled: true };
     assert_eq!(world.plan(), [recycled(1, 3), recycled(2, 4)]);
-}
-
-#[test]
-fn a_head_that_is_not_prepared_keeps_its_place() {
-    let rules = NonceRules { mode: Mode::Pipelined, ..STRICT };
-    let unprepared = Head { prepared: false, ..head(2) };
-    let queue = vec![head(1), unprepared, head(3)];
-    assert_eq!(world(run(5, 5, 5), rules, queue).plan(), [bind(1, 5), Action::Prepare(tx(2))]);
 }
 
 #[test]

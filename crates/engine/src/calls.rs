@@ -1,80 +1,129 @@
 //! Calls to one chain that are cheaper together: broadcasts and receipts of all its lanes.
+//!
+//! A lane has one broadcast under way at a time, so its slots reach a node in the order of their nonces; several lanes have
+//! theirs at once. What goes out looks at its lane's lease right before (invariant *fenced*: a zombie could only repeat what
+//! is stored, and even that is not done knowingly).
+
+mod receipts;
 
 use std::sync::Arc;
 
 use alloy_primitives::B256;
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::outcome::SendOutcome;
-use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
+use gapless_core::ports::chain::{Chain, ChainResult, Receipt};
 use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
-use metrics::Gauge;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::batcher::Batcher;
+use crate::keeper::LeaseCell;
 use crate::names;
 use crate::tasks::Tasks;
+use receipts::Receipts;
+pub(crate) use receipts::Wanted;
 
-/// Most calls in one request to a node.
+/// Calls in one request to a node, about: the broadcasts of several lanes go together until they are so many.
 const BATCH: usize = 100;
+
+/// Broadcasts to one chain that may be under way at once. More would only queue up in the node.
+const AT_ONCE: usize = 4;
+
+/// Broadcasts that may wait before lanes do.
+const WAITING: usize = 1_000;
+
+/// Stored bytes of one lane, in the order of their nonces, and whether it may still act when they go out.
+struct Broadcast {
+    attempts: Vec<StoredAttempt>,
+    lease: Option<LeaseCell>,
+    reply: oneshot::Sender<Vec<SendOutcome>>,
+}
 
 /// Broadcasts and receipts of one chain.
 #[derive(Clone)]
 pub struct Calls {
-    sends: Batcher<StoredAttempt, SendOutcome>,
-    receipts: Batcher<B256, ChainResult<Option<Receipt>>>,
-    backlog: Gauge,
-}
-
-/// One look-up that waits for its answer, however it ends.
-struct Waiting<'a>(&'a Gauge);
-
-impl<'a> Waiting<'a> {
-    fn on(backlog: &'a Gauge) -> Self {
-        backlog.increment(1.0);
-        Self(backlog)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.decrement(1.0);
-    }
+    broadcasts: mpsc::Sender<Broadcast>,
+    receipts: Receipts,
 }
 
 impl Calls {
     /// Starts the two services; they end with the last handle.
     #[must_use]
     pub fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &Tasks) -> Self {
-        let (sends, send_service) = Batcher::new(BATCH);
-        let sender = chain.clone();
-        tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {
-            let chain = sender.clone();
-            Box::pin(async move {
-                let outcomes = chain.send(&attempts.iter().collect::<Vec<_>>()).await;
-                outcomes.iter().for_each(count);
-                outcomes
-            })
-        }));
-        let (receipts, receipt_service) = Batcher::new(BATCH);
-        let reader = chain.clone();
-        tasks.spawn(receipt_service.run(move |hashes: Vec<B256>| {
-            let chain = reader.clone();
-            Box::pin(async move { read_receipts(chain.as_ref(), &hashes).await })
-        }));
-        let backlog = metrics::gauge!(names::RECEIPT_BACKLOG, "chain" => id.to_string());
-        Self { sends, receipts, backlog }
+        let (broadcasts, waiting) = mpsc::channel(WAITING);
+        tasks.spawn(send_together(chain.clone(), waiting, tasks.clone()));
+        Self { broadcasts, receipts: Receipts::start(id, chain, tasks) }
+    }
+
+    /// Hands a lane's stored bytes over; the answer comes when a node has spoken.
+    pub(crate) async fn hand_over(
+        &self,
+        attempts: Vec<StoredAttempt>,
+        lease: Option<LeaseCell>,
+    ) -> oneshot::Receiver<Vec<SendOutcome>> {
+        let (reply, answer) = oneshot::channel();
+        // Nobody listens any more: then nobody answers either, and that is what the lane will see.
+        let _ = self.broadcasts.send(Broadcast { attempts, lease, reply }).await;
+        answer
     }
 
     /// Broadcasts stored bytes.
-    pub async fn send(&self, attempt: StoredAttempt) -> SendOutcome {
-        self.sends.ask(attempt).await.unwrap_or(SendOutcome::TimedOut)
+    #[cfg(feature = "test-hooks")]
+    pub async fn send(&self, attempt: StoredAttempt) -> Option<SendOutcome> {
+        self.hand_over(vec![attempt], None).await.await.ok()?.pop()
     }
 
     /// A receipt; `None` is *not found*.
     pub async fn receipt(&self, hash: B256) -> ChainResult<Option<Receipt>> {
-        let _waiting = Waiting::on(&self.backlog);
-        let stopped = || ChainError::Unavailable(NodeText::new("this node is stopping"));
-        self.receipts.ask(hash).await.unwrap_or_else(|| Err(stopped()))
+        let mut answers = self.receipts.read(vec![Wanted { hash, block: None }]).await;
+        answers.pop().unwrap_or_else(|| Err(receipts::stopped()))
+    }
+
+    /// Receipts; one answer each, in order.
+    pub(crate) async fn receipts(&self, wanted: Vec<Wanted>) -> Vec<ChainResult<Option<Receipt>>> {
+        self.receipts.read(wanted).await
+    }
+}
+
+/// Natural batching: what waits when a place becomes free goes together.
+async fn send_together(chain: Arc<dyn Chain>, mut waiting: mpsc::Receiver<Broadcast>, tasks: Tasks) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while let Some(first) = waiting.recv().await {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let mut together = vec![first];
+        let mut bytes = together[0].attempts.len();
+        while bytes < BATCH {
+            let Ok(next) = waiting.try_recv() else { break };
+            bytes += next.attempts.len();
+            together.push(next);
+        }
+        let chain = chain.clone();
+        tasks.spawn(async move {
+            send(chain.as_ref(), together).await;
+            drop(place);
+        });
+    }
+}
+
+async fn send(chain: &dyn Chain, together: Vec<Broadcast>) {
+    let may_send = |broadcast: &Broadcast| match &broadcast.lease {
+        Some(lease) => lease.live().is_some(),
+        None => true,
+    };
+    let allowed: Vec<bool> = together.iter().map(may_send).collect();
+    let going = together.iter().zip(&allowed).filter(|(_, allowed)| **allowed);
+    let attempts: Vec<&StoredAttempt> = going.flat_map(|(broadcast, _)| &broadcast.attempts).collect();
+    let outcomes = chain.send(&attempts).await;
+    outcomes.iter().for_each(count);
+    let mut outcomes = outcomes.into_iter();
+    for (broadcast, allowed) in together.into_iter().zip(allowed) {
+        let unsent = || SendOutcome::Unavailable(NodeText::new("not sent: the lease is over"));
+        let one = |_: &StoredAttempt| {
+            let sent = if allowed { outcomes.next() } else { None };
+            sent.unwrap_or_else(unsent)
+        };
+        let answer = broadcast.attempts.iter().map(one).collect();
+        // A lane that went away does not want its answer.
+        let _ = broadcast.reply.send(answer);
     }
 }
 
@@ -85,20 +134,4 @@ fn count(outcome: &SendOutcome) {
         SendOutcome::Unknown(_) => metrics::counter!(names::UNKNOWN_NODE_ERROR).increment(1),
         _ => {}
     }
-}
-
-async fn read_receipts(chain: &dyn Chain, hashes: &[B256]) -> Vec<ChainResult<Option<Receipt>>> {
-    let answers = match chain.receipts(hashes).await {
-        Ok(found) => found.into_iter().map(Ok).collect(),
-        Err(error) => vec![Err(error); hashes.len()],
-    };
-    for answer in &answers {
-        let result = match answer {
-            Ok(Some(_)) => "found",
-            Ok(None) => "not_found",
-            Err(_) => "error",
-        };
-        metrics::counter!(names::RECEIPT_CHECK, "result" => result).increment(1);
-    }
-    answers
 }

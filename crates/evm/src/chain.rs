@@ -2,6 +2,7 @@
 //! together was true together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use async_trait::async_trait;
@@ -21,14 +22,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::decode::{self, BlockHash, BlockName, WireBlock, WireBody};
-use crate::estimate::estimate;
+use crate::estimate::{estimate, estimates};
 use crate::options::{EvmError, EvmOptions, Placed};
 use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
 use crate::rpc::feed::Feed;
 use crate::rpc::pool::{Pool, ReadError, value};
-use crate::rpc::{Call, Identity, Quarantine, Reply, RpcError, Strictness, Trouble};
+use crate::rpc::{Call, Identity, Quarantine, Reply, RpcError, Strictness, Trouble, wire};
 use crate::send::{Manner, send};
 use crate::tags;
 use crate::unknown::UnknownTexts;
@@ -45,6 +46,8 @@ pub struct EvmChain {
     manner: Manner,
     market: MarketCache,
     unknown: UnknownTexts,
+    /// Whether nobody gives receipts by block.
+    no_block_receipts: AtomicBool,
 }
 
 impl EvmChain {
@@ -68,6 +71,7 @@ impl EvmChain {
             manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
             market: MarketCache::default(),
             unknown: UnknownTexts::default(),
+            no_block_receipts: AtomicBool::new(false),
         })
     }
 
@@ -176,6 +180,26 @@ impl Chain for EvmChain {
         Ok(try_join_all(chunks).await?.concat())
     }
 
+    async fn block_receipts(&self, block: B256) -> ChainResult<Option<Vec<Receipt>>> {
+        if self.no_block_receipts.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let calls = [Call::new("eth_getBlockReceipts", json!([{ "blockHash": block }]))];
+        self.public
+            .read(&calls, |_, replies| {
+                if let Some(Err(RpcError::Node(error))) = replies.first()
+                    && !wire::is_throttled(error)
+                {
+                    // Not every node knows this method, nor every provider sells it.
+                    let unknown = wire::is_unknown_method(error);
+                    self.no_block_receipts.fetch_or(unknown, Ordering::Relaxed);
+                    return Ok(None);
+                }
+                Ok(decode::block_receipts(value(replies, 0)?, block)?)
+            })
+            .await
+    }
+
     async fn head(&self) -> ChainResult<Block> {
         self.public.compare_heads();
         self.public
@@ -259,6 +283,13 @@ impl Chain for EvmChain {
 
     async fn estimate(&self, account: &SubmitterId, payload: &Payload) -> ChainResult<Estimate> {
         estimate(&self.public, self.address(account)?, payload).await
+    }
+
+    async fn estimates(&self, account: &SubmitterId, payloads: &[&Payload]) -> Vec<ChainResult<Estimate>> {
+        match self.address(account) {
+            Ok(from) => estimates(&self.public, from, payloads, self.manner.max_batch).await,
+            Err(error) => vec![Err(error); payloads.len()],
+        }
     }
 
     async fn quote(&self, options: &Options) -> ChainResult<Quote> {

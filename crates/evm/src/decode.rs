@@ -109,6 +109,21 @@ pub(crate) fn receipt(raw: &RawValue, hash: B256) -> Result<Option<Receipt>, Tro
     if wire.transaction_hash != hash {
         return Err(Trouble::malformed("the receipt of another transaction"));
     }
+    mined(wire)
+}
+
+/// Reads all receipts of a block; `null` is *not found*.
+pub(crate) fn block_receipts(raw: &RawValue, block: B256) -> Result<Option<Vec<Receipt>>, Trouble> {
+    let Some(wire) = optional::<Vec<WireReceipt>>(raw)? else { return Ok(None) };
+    let one = |wire: WireReceipt| match mined(wire)? {
+        Some(receipt) if receipt.block.hash == block => Ok(receipt),
+        _ => Err(Trouble::malformed("a receipt of another block")),
+    };
+    wire.into_iter().map(one).collect::<Result<_, _>>().map(Some)
+}
+
+fn mined(wire: WireReceipt) -> Result<Option<Receipt>, Trouble> {
+    let hash = wire.transaction_hash;
     let (Some(Quantity(number)), Some(block)) = (wire.block_number, wire.block_hash) else { return Ok(None) };
     if block.is_zero() {
         return Ok(None);

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::decode::{self, BlockName};
 use crate::quantity::{Quantity, hex};
 use crate::revert;
+use crate::rpc::endpoint::Endpoint;
 use crate::rpc::pool::{Pool, ReadError};
-use crate::rpc::{Call, NodeError, RpcError, Trouble, wire};
+use crate::rpc::{Call, NodeError, Reply, RpcError, Trouble, wire};
 
 /// What nodes say of a call that runs and fails. A contract's own words come after `reverted`.
 const FAILS: [&str; 17] = [
@@ -49,30 +50,74 @@ const POOR: [&str; 8] = [
 
 /// Asks what a payload would need on the pending state, with the head in the same batch.
 pub(crate) async fn estimate(pool: &Pool, from: Address, payload: &Payload) -> ChainResult<Estimate> {
-    let calls = [
-        Call::new("eth_estimateGas", json!([transaction(from, payload), "pending"])),
-        Call::new("eth_getBlockByNumber", json!(["latest", false])),
-    ];
+    let calls = [call(from, payload), head_call()];
     pool.read(&calls, |endpoint, replies| {
         let [gas, head] = replies else { return Err(Trouble::malformed("two answers were expected").into()) };
-        match gas {
-            Ok(raw) => Ok(Estimate::Gas(Gas(decode::required::<Quantity<u64>>(raw)?.0))),
-            Err(RpcError::Trouble(trouble)) => Err(trouble.clone().into()),
-            Err(RpcError::Node(error)) => match verdict(error) {
-                Verdict::Fails => {
-                    let head: BlockName = match head {
-                        Ok(raw) => decode::required(raw)?,
-                        Err(error) => return Err(Trouble::malformed(format!("no head: {error}")).into()),
-                    };
-                    endpoint.saw_head(head.named().number);
-                    Ok(Estimate::Reverts { reason: revert::reason(error), at: head.named() })
-                }
-                Verdict::Poor => Ok(Estimate::Unaffordable { reason: error.text() }),
-                Verdict::Trouble(error) => Err(error),
-            },
-        }
+        answer(endpoint, gas, head)
     })
     .await
+}
+
+/// The same for several, as few requests as may be. What one endpoint could not tell in the common request is asked again by
+/// itself, so that one odd answer costs only its own payload.
+pub(crate) async fn estimates(
+    pool: &Pool,
+    from: Address,
+    payloads: &[&Payload],
+    most: usize,
+) -> Vec<ChainResult<Estimate>> {
+    let mut answers = Vec::with_capacity(payloads.len());
+    let size = |payload: &&Payload| payload.data.len() * 2 + 512;
+    for chunk in wire::chunks(payloads, most.saturating_sub(1).max(1), size) {
+        let calls: Vec<Call> = chunk.iter().map(|payload| call(from, payload)).chain([head_call()]).collect();
+        let read = pool.read(&calls, |endpoint, replies| {
+            let Some((head, gas)) = replies.split_last().filter(|(_, gas)| gas.len() == chunk.len()) else {
+                return Err(Trouble::malformed("an answer is missing").into());
+            };
+            Ok(gas.iter().map(|gas| answer(endpoint, gas, head).ok()).collect::<Vec<_>>())
+        });
+        let read = match read.await {
+            Ok(read) => read,
+            Err(error) => {
+                answers.resize(payloads.len(), Err(error));
+                return answers;
+            }
+        };
+        for (payload, read) in chunk.iter().zip(read) {
+            answers.push(match read {
+                Some(estimate) => Ok(estimate),
+                None => estimate(pool, from, payload).await,
+            });
+        }
+    }
+    answers
+}
+
+fn call(from: Address, payload: &Payload) -> Call {
+    Call::new("eth_estimateGas", json!([transaction(from, payload), "pending"]))
+}
+
+fn head_call() -> Call {
+    Call::new("eth_getBlockByNumber", json!(["latest", false]))
+}
+
+fn answer(endpoint: &Endpoint, gas: &Reply, head: &Reply) -> Result<Estimate, ReadError> {
+    match gas {
+        Ok(raw) => Ok(Estimate::Gas(Gas(decode::required::<Quantity<u64>>(raw)?.0))),
+        Err(RpcError::Trouble(trouble)) => Err(trouble.clone().into()),
+        Err(RpcError::Node(error)) => match verdict(error) {
+            Verdict::Fails => {
+                let head: BlockName = match head {
+                    Ok(raw) => decode::required(raw)?,
+                    Err(error) => return Err(Trouble::malformed(format!("no head: {error}")).into()),
+                };
+                endpoint.saw_head(head.named().number);
+                Ok(Estimate::Reverts { reason: revert::reason(error), at: head.named() })
+            }
+            Verdict::Poor => Ok(Estimate::Unaffordable { reason: error.text() }),
+            Verdict::Trouble(error) => Err(error),
+        },
+    }
 }
 
 fn transaction(from: Address, payload: &Payload) -> Value {

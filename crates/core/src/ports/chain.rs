@@ -50,7 +50,7 @@ pub struct Counts {
 }
 
 /// A receipt, as found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// Transaction.
     pub hash: B256,
@@ -137,6 +137,12 @@ pub trait Chain: Send + Sync {
     /// Receipts by hash; `None` is *not found*.
     async fn receipts(&self, hashes: &[B256]) -> ChainResult<Vec<Option<Receipt>>>;
 
+    /// All receipts of a block; `None` where nobody gives them like that, or holds that block.
+    async fn block_receipts(&self, block: B256) -> ChainResult<Option<Vec<Receipt>>> {
+        let _ = block;
+        Ok(None)
+    }
+
     /// The head.
     async fn head(&self) -> ChainResult<Block>;
 
@@ -165,6 +171,15 @@ pub trait Chain: Send + Sync {
 
     /// Estimates gas on the pending state.
     async fn estimate(&self, account: &SubmitterId, payload: &Payload) -> ChainResult<Estimate>;
+
+    /// Estimates gas for several payloads, each by itself on the pending state; one answer each, in order.
+    async fn estimates(&self, account: &SubmitterId, payloads: &[&Payload]) -> Vec<ChainResult<Estimate>> {
+        let mut answers = Vec::with_capacity(payloads.len());
+        for payload in payloads {
+            answers.push(self.estimate(account, payload).await);
+        }
+        answers
+    }
 
     /// Quotes fees from the market, for these wishes. Caps are the caller's business.
     async fn quote(&self, options: &Options) -> ChainResult<Quote>;

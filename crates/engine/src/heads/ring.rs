@@ -69,6 +69,12 @@ impl Ring {
         later.find(|kept| kept.transactions.contains(&transaction)).map(|kept| kept.block.this)
     }
 
+    /// How many transactions a kept block has.
+    #[must_use]
+    pub fn size_at(&self, number: u64) -> Option<usize> {
+        self.blocks.get(&number).map(|kept| kept.block.transactions.len())
+    }
+
     /// The kept blocks above a height, lowest first. They begin right above it unless that lies below the ring.
     #[must_use]
     pub fn blocks_after(&self, number: u64) -> Vec<BlockRef> {

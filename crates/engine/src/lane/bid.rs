@@ -46,7 +46,7 @@ impl Lane {
         let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
         for nonce in open {
             if self.wants_bid(memory, nonce) && self.bid(memory, nonce).await? == Bidding::Stored {
-                self.broadcast(memory, nonce).await?;
+                memory.sending.queue([nonce]);
             }
         }
         Ok(())

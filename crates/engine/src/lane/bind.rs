@@ -1,66 +1,76 @@
-//! Binding: choose the nonce, sign in memory, write cursor, bytes, transaction and event in one fenced change, and only
-//! then send.
+//! Binding: what is bound next, and why the first of the queue is not. How a run of the queue gets its nonces is in
+//! [`super::run`].
 
-use gapless_core::allocation::AllocationWrite;
-use gapless_core::attempt::AttemptKind;
 use gapless_core::change::TxWrite;
-use gapless_core::cursor::{InFlight, Run};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::limits::MAX_PAGE;
 use gapless_core::plan::{Action, Head, LaneView, Plan};
 use gapless_core::record::TxRecord;
-use gapless_core::state::{SubState, TxEvent, TxState};
+use gapless_core::state::{SubState, TxEvent};
 use gapless_core::wait::WaitReason;
 
 use super::market::is_no_news;
-use super::memory::{Memory, Prepared};
-use super::notes::Notes;
-use super::signing::Wish;
+use super::memory::Memory;
 use super::{Lane, Stop};
-use crate::names;
-use crate::points::Point;
 
 /// Heads kept in memory; more are peeked when these are used up.
-const PEEK: usize = 64;
+const PEEK: usize = 256;
 const _: () = assert!(PEEK <= MAX_PAGE);
 
+/// Runs bound before the lane looks at the chain again.
+const RUNS: usize = 8;
+
 impl Lane {
-    /// Binds as many as the plan allows, one after another.
-    pub(super) async fn bind_next(&mut self, memory: &mut Memory) -> Result<(), Stop> {
+    /// Binds as many as the plan allows, a run of the queue at a time. Whether there is more to be done at once.
+    pub(super) async fn bind_next(&mut self, memory: &mut Memory) -> Result<bool, Stop> {
         if !self.phase.may_bind() {
-            return Ok(());
+            return Ok(false);
         }
+        let mut runs = 0;
         loop {
             self.refill(memory).await?;
-            let Some(action) = self.next_binding(memory) else { return Ok(()) };
+            let actions = self.next_bindings(memory);
+            let Some(action) = actions.first() else { return Ok(false) };
             let went_on = match action {
-                Action::Expire(tx_id) => self.expire(memory, tx_id).await?,
+                Action::Expire(tx_id) => self.expire(memory, *tx_id).await?,
                 Action::AgreeStart => self.agree_start(memory).await?,
-                Action::Prepare(tx_id) => self.prepare(memory, tx_id).await?,
-                Action::Bind { nonce, .. } => self.bind(memory, nonce).await?,
-                Action::Wait(reason) => self.note_wait(memory, None, reason).await.map(|()| false)?,
+                Action::Bind { .. } => {
+                    runs += 1;
+                    let slots = actions.iter().map_while(|action| match action {
+                        Action::Bind { nonce, .. } => Some(*nonce),
+                        _ => None,
+                    });
+                    let slots: Vec<Nonce> = slots.collect();
+                    self.bind_run(memory, slots).await?
+                }
+                Action::Wait(reason) => self.note_wait(memory, None, reason.clone()).await.map(|()| false)?,
                 _ => false,
             };
-            if !went_on {
-                return Ok(());
+            if !went_on || runs == RUNS {
+                return Ok(went_on);
             }
+            self.hand_over(memory).await?;
         }
     }
 
-    /// Clear, then look: a wake that comes while we look is looked at again.
+    /// Clear, then look: a wake that comes while we look is looked at again. As long as those in memory are more than can be
+    /// bound, nobody who came since can come before them.
     async fn refill(&mut self, memory: &mut Memory) -> Result<(), Stop> {
-        if memory.queue.is_empty() || memory.look_again {
-            memory.look_again = false;
+        let budget = memory.run().map_or(1, |run| self.submitter.settings.rules.budget(&run));
+        let enough = memory.queue.len() as u64 > budget;
+        if memory.queue.is_empty() || memory.came_back || (memory.look_again && !enough) {
+            (memory.look_again, memory.came_back) = (false, false);
             let found =
                 self.tools.store.peek_queue(&self.submitter.id, PEEK).await.map_err(Stop::StoreDown)?;
+            memory.look_again = found.len() == PEEK;
             memory.queue = found.into();
         }
         Ok(())
     }
 
-    fn next_binding(&self, memory: &Memory) -> Option<Action> {
-        let heads: Vec<Head> = memory.queue.iter().map(|tx| self.head(memory, tx)).collect();
+    fn next_bindings(&self, memory: &Memory) -> Vec<Action> {
+        let heads: Vec<Head> = memory.queue.iter().map(head).collect();
         let allocations: Vec<_> = memory.allocations.values().cloned().collect();
         let run = memory.run();
         let view = LaneView {
@@ -74,15 +84,7 @@ impl Lane {
             commands: &[],
         };
         let lapsed = |action: &Action| matches!(action, Action::Lapse(_));
-        Plan::of(&view, self.database_time()).0.into_iter().find(|action| !lapsed(action))
-    }
-
-    fn head(&self, memory: &Memory, tx: &TxRecord) -> Head {
-        Head {
-            tx_id: tx.tx_id(),
-            prepared: memory.prepared.as_ref().is_some_and(|(prepared, _)| *prepared == tx.tx_id()),
-            valid_until: tx.request.intent.options.valid_until,
-        }
+        Plan::of(&view, self.database_time()).0.into_iter().filter(|action| !lapsed(action)).collect()
     }
 
     async fn expire(&mut self, memory: &mut Memory, tx_id: gapless_core::ids::TxId) -> Result<bool, Stop> {
@@ -136,71 +138,8 @@ impl Lane {
         draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
         self.commit(memory, draft).await
     }
+}
 
-    async fn bind(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<bool, Stop> {
-        let (Some(tx), Some((_, prepared))) = (memory.queue.front().cloned(), memory.prepared.take()) else {
-            return Ok(false);
-        };
-        let Prepared { gas, fees } = prepared;
-        let fees = match self.outbid_slot(memory, nonce, fees, gas).await {
-            Ok(Ok(fees)) => fees,
-            Ok(Err((cap, market))) => {
-                let reason = WaitReason::FeeCap { cap, market };
-                self.note_wait(memory, Some(SubState::WaitingSlot), reason).await?;
-                return Ok(false);
-            }
-            Err(_) => return Ok(false),
-        };
-        let amended = tx.facts.amended.as_ref().is_some_and(|amended| amended.payload.is_some());
-        let wish = Wish {
-            nonce,
-            n: self.next_ordinal(memory, nonce),
-            tx_id: Some(tx.tx_id()),
-            kind: if amended { AttemptKind::Replacement } else { AttemptKind::Payload },
-            payload: tx.payload().clone(),
-            gas,
-            fees,
-        };
-        let attempt = match self.sign(wish).await {
-            Ok(attempt) => attempt,
-            Err(words) => {
-                let reason = WaitReason::Held { reason: words };
-                self.note_wait(memory, Some(SubState::Preparing), reason).await?;
-                return Ok(false);
-            }
-        };
-        #[cfg(feature = "test-hooks")]
-        self.send_unstored(&attempt).await;
-        let Some(run) = memory.run() else { return Ok(false) };
-        let now = self.database_time();
-        let mut draft = self.draft(memory)?;
-        let told = vec![Told::with(EventKind::TxSubmitted, serde_json::json!({"txHash": attempt.hash}))];
-        let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Bind], told, |facts| {
-            facts.nonce = Some(nonce);
-            facts.tx_hash = Some(attempt.hash);
-            facts.sub_state = Some(SubState::InPool);
-            facts.wait = None;
-            facts.bound_at = Some(now);
-        });
-        draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
-        draft.writes.attempts.push(attempt);
-        draft.cursor.run = Some(Run { next: run.next.max(nonce.next()), ..run });
-        if memory.allocations.contains_key(&nonce) {
-            draft.writes.allocations.push(AllocationWrite::Settle { nonce });
-        }
-        draft.cursor.in_flight = Some(InFlight { nonce, tx_id: Some(tx.tx_id()) });
-        draft.cursor.conditions.out_of_funds = None;
-        let recycled = memory.slots.contains_key(&nonce);
-        self.commit(memory, draft).await?;
-        if !recycled {
-            let head = self.chain.heads.ring().head().map(|head| head.this.hash);
-            memory.begin_notes(nonce, Notes::bound_here(head));
-        }
-        memory.notes(nonce).free_since = None;
-        self.tools.points.reach(Point::AfterBindCommit);
-        self.broadcast(memory, nonce).await?;
-        let waited = self.database_time().since(tx.created_at);
-        metrics::histogram!(names::ACCEPTED_TO_SENT).record(waited.as_secs_f64());
-        Ok(memory.queue.front().is_some_and(|tx| tx.facts.state == TxState::Queued))
-    }
+fn head(tx: &TxRecord) -> Head {
+    Head { tx_id: tx.tx_id(), valid_until: tx.request.intent.options.valid_until }
 }

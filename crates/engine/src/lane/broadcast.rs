@@ -1,8 +1,11 @@
-//! Sending stored bytes. Acceptance needs no write, but where it ends a wait; what a refusal means is in
-//! [`super::refusals`].
+//! What sending stored bytes comes to. Acceptance needs no write, but where it ends a wait; what a refusal means is in
+//! [`super::refusals`]. Whatever a broadcast of many slots calls for is one write.
 
+use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{ResendClaim, TxWrite};
 use gapless_core::ids::Nonce;
+use gapless_core::outcome::SendOutcome;
+use gapless_core::record::TxRecord;
 use gapless_core::slot;
 use gapless_core::wait::WaitReason;
 use tracing::info;
@@ -10,7 +13,6 @@ use tracing::info;
 use super::memory::Memory;
 use super::{Lane, Stop};
 use crate::names;
-use crate::points::Point;
 
 impl Lane {
     /// Sends again what is due: first the claim is written, then the bytes go out. What a node turned away is due soon,
@@ -34,40 +36,50 @@ impl Lane {
             .map(|(nonce, n)| ResendClaim { nonce: *nonce, n: *n, next_send_at, sends: true })
             .collect();
         self.commit(memory, draft).await?;
-        for (nonce, _) in due {
-            metrics::counter!(names::RESUBMIT, "result" => "sent").increment(1);
-            self.broadcast(memory, nonce).await?;
-        }
+        metrics::counter!(names::RESUBMIT, "result" => "sent").increment(due.len() as u64);
+        memory.sending.queue(due.into_iter().map(|(nonce, _)| nonce));
         Ok(())
     }
 
-    /// Sends a slot's current attempt. The lease is looked at again right before.
-    pub(super) async fn broadcast(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
-        let Some(attempt) = memory.current(nonce).cloned() else { return Ok(()) };
-        self.lease()?;
-        memory.notes(nonce).unsent = false;
-        let outcome = self.chain.calls.send(attempt.clone()).await;
-        self.tools.points.reach(Point::AfterSend);
-        info!(submitter = %self.submitter.id, tx_id = ?attempt.tx_id.map(|id| id.to_string()), hash = %attempt.hash,
-            outcome = outcome.code(), "sent");
-        if outcome.is_in_pool() || outcome.is_possibly_sent() {
-            memory.notes(nonce).perhaps_pooled = true;
-        }
-        if !outcome.is_in_pool() {
-            return self.refused(memory, &attempt, outcome).await;
-        }
-        memory.invalid_in_row = 0;
-        memory.notes(nonce).invalid_at.clear();
-        self.chain.heads.expect_block();
-        if outcome == gapless_core::outcome::SendOutcome::ReplacementUnderpriced {
+    /// Notes what nodes said of stored bytes that were handed to them.
+    pub(super) async fn note_outcomes(
+        &mut self,
+        memory: &mut Memory,
+        answers: Vec<(StoredAttempt, SendOutcome)>,
+    ) -> Result<(), Stop> {
+        let mut refused = Vec::new();
+        let mut waited = Vec::new();
+        for (attempt, outcome) in answers {
+            let nonce = attempt.nonce;
+            info!(submitter = %self.submitter.id, tx_id = ?attempt.tx_id.map(|id| id.to_string()), hash = %attempt.hash,
+                outcome = outcome.code(), "sent");
+            let open = memory.run().is_some_and(|run| run.consumed <= nonce && nonce < run.next);
+            // Mined meanwhile, or another attempt goes out now: then the answer changes nothing.
+            let current = memory.current(nonce).filter(|current| current.n == attempt.n && open);
+            let Some(current) = current.cloned() else { continue };
+            let notes = memory.notes(nonce);
+            if outcome.is_in_pool() || outcome.is_possibly_sent() {
+                notes.perhaps_pooled = true;
+            }
+            if !outcome.is_in_pool() {
+                refused.push((current, outcome));
+                continue;
+            }
+            notes.invalid_at.clear();
             // Another attempt of this slot is in the pool: that one is watched too, and this one should be dearer.
-            memory.notes(nonce).suggested = true;
+            notes.suggested |= outcome == SendOutcome::ReplacementUnderpriced;
+            memory.invalid_in_row = 0;
+            waited.push(nonce);
         }
-        self.end_wait(memory, nonce).await
+        if !waited.is_empty() {
+            self.chain.heads.expect_block();
+            self.end_waits(memory, waited).await?;
+        }
+        self.refused(memory, refused).await
     }
 
     /// What a node has taken waits no more for being taken.
-    async fn end_wait(&mut self, memory: &mut Memory, nonce: Nonce) -> Result<(), Stop> {
+    async fn end_waits(&mut self, memory: &mut Memory, taken: Vec<Nonce>) -> Result<(), Stop> {
         // That no pool has it was seen there, and is over when it is seen there; the word of a node that took it before is not
         // enough.
         let diagnosed = self.submitter.settings.diagnose;
@@ -76,17 +88,24 @@ impl Lane {
             WaitReason::GapBelow { .. } | WaitReason::OutOfFunds { .. } | WaitReason::NodeDown { .. } => true,
             _ => false,
         };
-        let paid = memory.cursor.cursor.conditions.out_of_funds.is_some();
-        let tx = memory.tx_of_current(nonce).filter(|tx| tx.facts.wait.as_ref().is_some_and(over));
-        if tx.is_none() && !paid {
+        let waits = |tx: &&TxRecord| tx.facts.wait.as_ref().is_some_and(over);
+        let txs = taken.into_iter().filter_map(|nonce| memory.tx_of_current(nonce)).filter(waits);
+        let writes: Vec<TxWrite> = txs
+            .map(|tx| TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = None))
+            .collect::<Result<_, _>>()
+            .map_err(|_| Stop::OutOfStep)?;
+        // What is short may be the next of the queue, not what was taken.
+        let poor = |tx: &TxRecord| matches!(tx.facts.wait, Some(WaitReason::OutOfFunds { .. }));
+        let short = memory.queue.front().is_some_and(poor);
+        let paid = memory.cursor.cursor.conditions.out_of_funds.is_some() && !short;
+        if writes.is_empty() && !paid {
             return Ok(());
         }
         let mut draft = self.draft(memory)?;
-        if let Some(tx) = tx {
-            let write = TxWrite::new(tx.tx_id(), &tx.facts, &[], vec![], |facts| facts.wait = None);
-            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+        draft.writes.txs = writes;
+        if paid {
+            draft.cursor.conditions.out_of_funds = None;
         }
-        draft.cursor.conditions.out_of_funds = None;
         self.commit(memory, draft).await
     }
 }

@@ -4,6 +4,7 @@
 //! was mined. `settled` lags behind where a slot went to anything else (a placeholder, another transaction, a stranger):
 //! that transaction is told its end, or gets another nonce, only when no reorg is to be expected any more (*patient*).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use alloy_primitives::B256;
@@ -20,6 +21,7 @@ use serde_json::json;
 
 use super::commands::{done, lost};
 use super::memory::Memory;
+use super::settle::AT_ONCE;
 use super::{Lane, Stop};
 use crate::heads::Ring;
 use crate::names;
@@ -53,15 +55,16 @@ impl Depths {
 }
 
 impl Lane {
-    /// Ends what is deep enough.
-    pub(super) async fn finish(&mut self, memory: &mut Memory, ring: &Arc<Ring>) -> Result<(), Stop> {
-        let Some(head) = ring.head().map(|head| head.this) else { return Ok(()) };
-        let Some(run) = memory.run().filter(|run| run.settled < run.consumed) else { return Ok(()) };
-        let Some(depths) = self.depths(head).await else { return Ok(()) };
+    /// Ends what is deep enough, so many at a time. Whether there may be more.
+    pub(super) async fn finish(&mut self, memory: &mut Memory, ring: &Arc<Ring>) -> Result<bool, Stop> {
+        let Some(head) = ring.head().map(|head| head.this) else { return Ok(false) };
+        let Some(run) = memory.run().filter(|run| run.settled < run.consumed) else { return Ok(false) };
+        let Some(depths) = self.depths(head).await else { return Ok(false) };
         let mut draft = self.draft(memory)?;
         let now = self.database_time();
         let mut resolved = run.resolved;
-        while resolved < run.consumed {
+        let mut ended = HashSet::new();
+        while resolved < run.consumed && ended.len() < AT_ONCE {
             let Some(block) = self.where_consumed(memory, resolved).await else { break };
             // The view may have changed since receipts were last taken back.
             if !depths.is_resolved(block.number) || self.is_canonical(ring, block).await != Some(true) {
@@ -70,16 +73,16 @@ impl Lane {
             for tx in memory.txs_at(resolved).filter(|tx| tx.facts.state.is_bound()) {
                 if let Some(mined) = tx.facts.mined.filter(|mined| mined.mined_as.carries_effect()) {
                     draft.writes.txs.push(self.end(memory, tx, &mined, head.number, now)?);
+                    ended.insert(tx.tx_id());
                 }
             }
             resolved = resolved.next();
         }
         let mut settled = run.settled;
         while settled < resolved.min(run.consumed) {
-            let ended = |tx: &&TxRecord| draft.writes.txs.iter().any(|write| write.tx_id() == tx.tx_id());
             let left: Vec<TxRecord> = memory
                 .txs_at(settled)
-                .filter(|tx| tx.facts.state.is_bound() && !ended(tx))
+                .filter(|tx| tx.facts.state.is_bound() && !ended.contains(&tx.tx_id()))
                 .cloned()
                 .collect();
             if !left.is_empty() || memory.foreign(settled).is_some() {
@@ -105,11 +108,12 @@ impl Lane {
             settled = settled.next();
         }
         if (resolved, settled) == (run.resolved, run.settled) {
-            return Ok(());
+            return Ok(false);
         }
         self.tools.points.reach(Point::AtConfirm);
         draft.cursor.run = Some(Run { resolved, settled, ..run });
-        self.commit(memory, draft).await
+        self.commit(memory, draft).await?;
+        Ok(ended.len() >= AT_ONCE)
     }
 
     /// The block in which a nonce was consumed. Where it went to an attempt of no transaction, nothing stored tells it: the

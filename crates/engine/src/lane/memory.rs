@@ -9,7 +9,6 @@ use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
 use gapless_core::command::Command;
 use gapless_core::cursor::{Run, VersionedCursor};
-use gapless_core::fees::{Fees, Gas};
 use gapless_core::ids::{CommandId, Nonce, TxId};
 use gapless_core::ports::chain::BlockRef;
 use gapless_core::ports::store::LaneSnapshot;
@@ -19,14 +18,8 @@ use gapless_core::state::TxState;
 use gapless_core::time::{Tick, Timestamp};
 
 use super::notes::Notes;
+use super::sending::Sending;
 use crate::settings::LaneSettings;
-
-/// Estimated, priced and checked, against one head.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Prepared {
-    pub(super) gas: Gas,
-    pub(super) fees: Fees,
-}
 
 /// A lane's memory.
 pub(super) struct Memory {
@@ -41,8 +34,12 @@ pub(super) struct Memory {
     pub(super) queue: VecDeque<TxRecord>,
     /// Whether the queue may hold more than was peeked.
     pub(super) look_again: bool,
-    /// The head of the queue, prepared.
-    pub(super) prepared: Option<(TxId, Prepared)>,
+    /// Whether somebody came back to the queue who stands before those that were peeked.
+    pub(super) came_back: bool,
+    /// What goes out, and what is on its way.
+    pub(super) sending: Sending,
+    /// Whether more was mined than one change may say.
+    pub(super) more_mined: bool,
     /// Blocks up to here were searched for our hashes.
     pub(super) searched: Option<BlockRef>,
     /// When to ask for all receipts although no block names them; at once if none.
@@ -87,7 +84,9 @@ impl Memory {
             commands: snapshot.commands,
             queue: VecDeque::new(),
             look_again: true,
-            prepared: None,
+            came_back: false,
+            sending: Sending::default(),
+            more_mined: false,
             searched: None,
             ask_all_at: None,
             compared_at: None,
@@ -235,7 +234,8 @@ impl Memory {
                     if let Some(tx) = self.txs.get_mut(&tx_id) {
                         tx.facts = facts;
                     }
-                    self.look_again |= requeued;
+                    (self.look_again, self.came_back) =
+                        (self.look_again | requeued, self.came_back | requeued);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! A lane: the single-threaded actor of one submitter on the node that holds its lease.
 //!
-//! It is woken by a signal, a head or a tick, looks at what it knows, and does what is missing, in this order: commands,
+//! It is woken by a signal, a head, a node's answer or a tick, looks at what it knows, and does what is missing, in this order: commands,
 //! receipts and ends, counts and health, dearer attempts, sending again, binding. After acceptance only the lane changes a transaction; every change goes
 //! through the fence, and nothing is sent before it is stored.
 //!
@@ -28,7 +28,9 @@ mod prepare;
 mod reconcile;
 mod recycle;
 mod refusals;
+mod run;
 mod said;
+mod sending;
 mod settle;
 mod signing;
 mod unread;
@@ -190,7 +192,7 @@ impl Lane {
     }
 
     /// Waits for a reason to look. Whether it may be new work.
-    async fn wait(&mut self, memory: &Memory, next: Duration) -> bool {
+    async fn wait(&mut self, memory: &mut Memory, next: Duration) -> bool {
         // Only a lane that watches slots cares about heads.
         let watches = memory.watches();
         // Its own receiver, not a copy: a copy would show the same old head as news for ever, and the lane would spin.
@@ -200,6 +202,7 @@ impl Lane {
             () = self.seat.stop.cancelled() => false,
             () = self.seat.wake.notified() => true,
             () = heads.changed(), if watches => false,
+            () = memory.sending.answered() => false,
             () = tokio::time::sleep(next) => true,
         }
     }
@@ -215,6 +218,7 @@ impl Lane {
         if self.phase == LanePhase::Reconciling && !self.reconcile(memory).await? {
             return Ok(self.submitter.settings.retry);
         }
+        self.take_answers(memory).await?;
         self.settle(memory).await?;
         self.watch_counts(memory).await?;
         self.watch_health(memory).await?;
@@ -222,10 +226,14 @@ impl Lane {
         self.govern(memory).await?;
         self.bid_due(memory).await?;
         self.send_due(memory).await?;
-        self.bind_next(memory).await?;
+        let more = self.bind_next(memory).await?;
         self.fill_free(memory).await?;
+        self.hand_over(memory).await?;
         self.note_market(memory).await?;
-        Ok(memory.next_tick(self.database_time(), &self.submitter.settings))
+        Ok(match more {
+            true => Duration::ZERO,
+            false => memory.next_tick(self.database_time(), &self.submitter.settings),
+        })
     }
 
     /// What to do about a stop: an end, or none to go on from stored state.

@@ -36,9 +36,8 @@ impl Lane {
             return Ok(false);
         }
         let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
-        for nonce in open {
-            self.broadcast(memory, nonce).await?;
-        }
+        memory.sending.queue(open);
+        self.send_queued(memory).await?;
         self.advance(LaneEvent::Reconciled);
         Ok(true)
     }

@@ -169,7 +169,8 @@ impl Lane {
         self.tools.points.reach(Point::AfterBidCommit);
         metrics::counter!(names::PLACEHOLDER, "reason" => "recycled").increment(1);
         memory.notes(nonce).free_since = None;
-        self.broadcast(memory, nonce).await
+        memory.sending.queue([nonce]);
+        Ok(())
     }
 
     pub(super) fn next_ordinal(&self, memory: &Memory, nonce: Nonce) -> u32 {

@@ -1,6 +1,7 @@
 //! What a node's refusal means for a slot. Nothing is given up on an endpoint's word: the slot stays bound, the bytes stay
 //! watched, and what happens next depends on what was refused: the price, the funds, the order, or the bytes themselves.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use gapless_core::attempt::{Refusal, StoredAttempt};
@@ -19,18 +20,48 @@ use super::{Lane, Stop};
 use crate::points::Point;
 
 impl Lane {
-    /// Notes a refusal and does what it calls for.
+    /// Notes refusals, of one attempt each of several slots, and does what they call for.
     pub(super) async fn refused(
         &mut self,
         memory: &mut Memory,
-        attempt: &StoredAttempt,
-        outcome: SendOutcome,
+        refused: Vec<(StoredAttempt, SendOutcome)>,
     ) -> Result<(), Stop> {
+        if refused.is_empty() {
+            return Ok(());
+        }
         self.tools.points.reach(Point::AfterRefusal);
-        let nonce = attempt.nonce;
         let mut draft = self.draft(memory)?;
+        if refused.iter().any(|(_, outcome)| *outcome == SendOutcome::InsufficientFunds)
+            && let Ok(balance) = self.chain.chain.balance(&self.submitter.id).await
+        {
+            draft.cursor.conditions.out_of_funds = Some((balance, self.cost_of_open(memory)));
+        }
+        let gap = |(_, outcome): &&(StoredAttempt, SendOutcome)| *outcome == SendOutcome::NonceGap;
+        if let Some((highest, _)) = refused.iter().rev().find(gap) {
+            self.send_lower_first(memory, highest.nonce, &refused, &mut draft);
+        }
+        for (attempt, outcome) in &refused {
+            self.note_refusal(memory, attempt, outcome, &mut draft)?;
+        }
+        self.commit(memory, draft).await?;
+        for (attempt, outcome) in refused {
+            if let SendOutcome::Invalid(text) = outcome {
+                self.doubt(memory, attempt.nonce, &text).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_refusal(
+        &self,
+        memory: &mut Memory,
+        attempt: &StoredAttempt,
+        outcome: &SendOutcome,
+        draft: &mut Draft,
+    ) -> Result<(), Stop> {
+        let nonce = attempt.nonce;
         let mut retry_in = back_off(attempt.resends, self.submitter.settings.retry);
-        match &outcome {
+        match outcome {
             SendOutcome::NonceTooLow => {
                 // Consumed by somebody, perhaps by these very bytes: receipts tell, never the count.
                 memory.ask_all_at = None;
@@ -39,18 +70,10 @@ impl Lane {
             SendOutcome::Underpriced | SendOutcome::BelowBaseFee | SendOutcome::InvalidFees => {
                 memory.notes(nonce).suggested = true;
             }
-            SendOutcome::NonceGap => {
-                self.send_lower_first(memory, nonce, &mut draft);
-                retry_in = retry_in.min(self.submitter.settings.retry);
-            }
-            SendOutcome::InsufficientFunds => {
-                if let Ok(balance) = self.chain.chain.balance(&self.submitter.id).await {
-                    draft.cursor.conditions.out_of_funds = Some((balance, self.cost_of_open(memory)));
-                }
-            }
+            SendOutcome::NonceGap => retry_in = retry_in.min(self.submitter.settings.retry),
             _ => {}
         }
-        let text = match &outcome {
+        let text = match outcome {
             SendOutcome::Unavailable(text) | SendOutcome::Invalid(text) => text.clone(),
             SendOutcome::WrongEndpoint(text) | SendOutcome::Unknown(text) => text.clone(),
             other => NodeText::new(other.code()),
@@ -64,7 +87,7 @@ impl Lane {
             let wait = match outcome {
                 // Used by these very bytes, by all we know: what is missing is the receipt.
                 SendOutcome::NonceTooLow if unread => tx.facts.wait.clone(),
-                _ => Some(self.wait_after(&outcome, attempt, &draft, memory, &refusal)),
+                _ => Some(self.wait_after(outcome, attempt, draft, memory, &refusal)),
             };
             let news = attempt.refusal.as_ref() != Some(&refusal);
             let told = Told::with(EventKind::TxAttemptRefused, json!({"code": refusal.code}));
@@ -76,19 +99,24 @@ impl Lane {
             }
         }
         if attempt.refusal.as_ref() != Some(&refusal) {
-            draft.writes.refusals = vec![RefusalNote { nonce, n: attempt.n, refusal }];
+            draft.writes.refusals.push(RefusalNote { nonce, n: attempt.n, refusal });
         }
-        self.commit(memory, draft).await?;
-        match outcome {
-            SendOutcome::Invalid(text) => self.doubt(memory, nonce, &text).await,
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    /// A lower slot is missing from this pool: they go out first, and then this one.
-    fn send_lower_first(&self, memory: &Memory, nonce: Nonce, draft: &mut Draft) {
+    /// A lower slot is missing from this pool: they go out first, and then this one. Those that were refused with it have
+    /// their own time.
+    fn send_lower_first(
+        &self,
+        memory: &Memory,
+        nonce: Nonce,
+        refused: &[(StoredAttempt, SendOutcome)],
+        draft: &mut Draft,
+    ) {
         let now = self.database_time();
+        let with_it: HashSet<Nonce> = refused.iter().map(|(attempt, _)| attempt.nonce).collect();
         let lower = memory.open().take_while(|(lower, _)| *lower < nonce);
+        let lower = lower.filter(|(lower, _)| !with_it.contains(lower));
         let due = lower
             .filter_map(|(_, attempts)| slot::current(attempts))
             .filter(|attempt| attempt.next_send_at > now.plus(self.submitter.settings.retry))

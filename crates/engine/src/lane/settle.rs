@@ -4,19 +4,21 @@
 //! vanished moves the slot back and is told; a null from a node that lags is lag. What had been mined goes out again,
 //! whatever was intended since. What is deep enough to end is [`super::finish`]'s business.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use alloy_primitives::B256;
-use futures::future::join_all;
 use gapless_core::allocation::AllocationWrite;
 use gapless_core::attempt::{AttemptKind, SUPERSEDED, StoredAttempt};
 use gapless_core::change::{Draft, ResendClaim, TxWrite};
+use gapless_core::cursor::InFlight;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::intent::OnExpiry;
 use gapless_core::ports::chain::Receipt;
 use gapless_core::record::{Mined, MinedAs, TxRecord};
+use gapless_core::slot;
 use gapless_core::state::{SubState, TxEvent};
 use gapless_core::time::{Tick, Timestamp};
 use gapless_core::wait::WaitReason;
@@ -26,18 +28,26 @@ use super::bid::competing;
 use super::memory::Memory;
 use super::unread::Unread;
 use super::{Lane, Stop};
+use crate::calls::Wanted;
 use crate::heads::Ring;
 use crate::names;
 use crate::points::Point;
+
+/// Slots whose use is written in one change.
+pub(super) const AT_ONCE: usize = 1_000;
 
 impl Lane {
     /// Everything that blocks can tell about our slots, by one view of the chain.
     pub(super) async fn settle(&mut self, memory: &mut Memory) -> Result<(), Stop> {
         let ring = self.chain.heads.ring();
         self.retract(memory, &ring).await?;
-        self.find_mined(memory, &ring).await?;
+        memory.more_mined = true;
+        while std::mem::take(&mut memory.more_mined) {
+            self.find_mined(memory, &ring).await?;
+        }
         self.tell_confirmations(memory, &ring).await?;
-        self.finish(memory, &ring).await
+        while self.finish(memory, &ring).await? {}
+        Ok(())
     }
 
     /// Takes back what stands in blocks that are gone: our receipts, and foreign use that was recorded.
@@ -68,9 +78,7 @@ impl Lane {
         memory.ask_all_at = None;
         memory.placed.retain(|nonce, _| *nonce < from);
         let reopened: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
-        for nonce in reopened {
-            self.broadcast(memory, nonce).await?;
-        }
+        memory.sending.queue(reopened);
         Ok(())
     }
 
@@ -159,39 +167,49 @@ impl Lane {
         write.map_err(|_| Stop::OutOfStep)
     }
 
-    /// Hashes worth asking for: those a new block names, and now and then all of them.
-    fn suspects(&self, memory: &mut Memory, ring: &Ring) -> Vec<B256> {
-        let hashes: Vec<B256> =
-            memory.open().flat_map(|(_, attempts)| attempts.iter().map(|a| a.hash)).collect();
+    /// Receipts worth asking for: those of transactions that a new block names, and now and then all of them.
+    fn suspects(&self, memory: &mut Memory, ring: &Ring) -> Vec<Wanted> {
         let searched = memory.searched.filter(|seen| ring.hash_at(seen.number) == Some(seen.hash));
         let above = searched.map_or(0, |seen| seen.number);
         memory.searched = ring.head().map(|head| head.this);
         let now = self.tick();
-        if memory.ask_all_at.is_none_or(|at| now >= at) {
+        let all = memory.ask_all_at.is_none_or(|at| now >= at);
+        if all {
             memory.ask_all_at = Some(now.plus(self.submitter.settings.stale_receipts));
-            return hashes;
         }
-        hashes.into_iter().filter(|hash| ring.holds(*hash, above).is_some()).collect()
+        if !all && memory.searched == searched {
+            return Vec::new();
+        }
+        let above = if all { 0 } else { above };
+        let wanted = |hash: B256| {
+            let block = ring.holds(hash, above);
+            let block = block.map(|block| (block.hash, ring.size_at(block.number).unwrap_or_default()));
+            (all || block.is_some()).then_some(Wanted { hash, block })
+        };
+        memory.open().flat_map(|(_, attempts)| attempts).filter_map(|a| wanted(a.hash)).collect()
     }
 
     async fn find_mined(&mut self, memory: &mut Memory, ring: &Arc<Ring>) -> Result<(), Stop> {
         if memory.open().next().is_none() {
             return Ok(());
         }
-        let mut receipts: Vec<Receipt> = Vec::new();
+        let mut receipts: HashMap<B256, Receipt> = HashMap::new();
         let mut unread = Unread::default();
+        let before = (memory.searched, memory.ask_all_at);
         let suspects = self.suspects(memory, ring);
-        let answers = join_all(suspects.iter().map(|hash| self.chain.calls.receipt(*hash))).await;
-        for (hash, answer) in suspects.into_iter().zip(answers) {
-            match (answer, ring.holds(hash, 0)) {
-                (Ok(Some(receipt)), _) => receipts.push(receipt),
-                (Ok(None), None) => unread.unheard_of(hash),
+        let answers = self.chain.calls.receipts(suspects.clone()).await;
+        for (Wanted { hash, .. }, answer) in suspects.into_iter().zip(answers) {
+            match answer.map(|receipt| receipt.ok_or_else(|| ring.holds(hash, 0))) {
+                Ok(Ok(receipt)) => {
+                    receipts.insert(hash, receipt);
+                }
+                Ok(Err(None)) => unread.unheard_of(hash),
                 // A block names it and this endpoint has no receipt yet, or nothing can be said: ask again soon.
-                (Ok(None), Some(block)) => {
+                Ok(Err(Some(block))) => {
                     unread.missing(hash, block);
                     memory.ask_all_at = self.soon();
                 }
-                (Err(_), _) => memory.ask_all_at = self.soon(),
+                Err(_) => memory.ask_all_at = self.soon(),
             }
         }
         if receipts.is_empty() {
@@ -203,15 +221,13 @@ impl Lane {
         let mut consumed = memory.run().map(|run| run.consumed).unwrap_or_default();
         let mut placed = Vec::new();
         let mut unclear = false;
-        for (nonce, attempts) in memory.open() {
+        for (nonce, attempts) in memory.open().take(AT_ONCE) {
             if nonce != consumed {
                 break;
             }
             let mut found = None;
             for attempt in attempts {
-                let Some(receipt) = receipts.iter().find(|receipt| receipt.hash == attempt.hash) else {
-                    continue;
-                };
+                let Some(receipt) = receipts.get(&attempt.hash) else { continue };
                 // A fresh look: the view may have changed while receipts were fetched. A receipt from a dead fork does not
                 // hide that of another attempt.
                 let ring = self.chain.heads.ring();
@@ -245,8 +261,15 @@ impl Lane {
             return self.note_unread(memory, &unread).await;
         };
         run.consumed = consumed;
-        if run.open() == 0 {
-            draft.cursor.in_flight = None;
+        let lowest = memory.slots.range(consumed..run.next.max(consumed)).next();
+        draft.cursor.in_flight = lowest.map(|(nonce, attempts)| InFlight {
+            nonce: *nonce,
+            tx_id: slot::current(attempts).and_then(|attempt| attempt.tx_id),
+        });
+        if placed.len() == AT_ONCE {
+            // The others are found at the next look, at once.
+            (memory.searched, memory.ask_all_at) = before;
+            memory.more_mined = true;
         }
         self.commit(memory, draft).await?;
         memory.invalid_in_row = 0;

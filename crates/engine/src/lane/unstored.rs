@@ -7,8 +7,8 @@ use super::Lane;
 
 impl Lane {
     /// Hands bytes to the chain that no store holds, if the test asked for it.
-    pub(super) async fn send_unstored(&self, attempt: &NewAttempt) {
-        if self.tools.sends_first {
+    pub(super) async fn send_unstored(&self, attempts: &[NewAttempt]) {
+        for attempt in attempts.iter().filter(|_| self.tools.sends_first) {
             let pretended = StoredAttempt::read_from_store(attempt.clone(), self.database_time(), 0, None);
             self.chain.calls.send(pretended).await;
         }

@@ -134,6 +134,13 @@ fn node_error(error: &Value) -> Option<NodeError> {
     }
 }
 
+/// Whether a node does not know a method, or does not offer it.
+pub(crate) fn is_unknown_method(error: &NodeError) -> bool {
+    let text = error.message.to_ascii_lowercase();
+    let words = ["method not found", "does not exist", "not available", "unsupported", "not supported"];
+    error.code == -32601 || words.iter().any(|words| text.contains(words))
+}
+
 /// Whether a node asks for patience in words instead of by HTTP status.
 pub(crate) fn is_throttled(error: &NodeError) -> bool {
     const WORDS: [&str; 7] = [

@@ -1,6 +1,7 @@
 //! A key in this process.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use alloy_primitives::Address;
 use async_trait::async_trait;
@@ -12,13 +13,14 @@ use zeroize::Zeroizing;
 use super::key::Key;
 use super::{SignerError, keystore, mnemonic, read_secret, tx};
 
-/// Signatures between two looks at other tasks: about a millisecond.
+/// So many signatures, about a millisecond's work, are made where they are asked for. More are shared between threads that may
+/// block, so that other tasks go on meanwhile.
 const RUN: usize = 32;
 
 /// Signs with a key held in memory.
 #[derive(Debug)]
 pub struct LocalSigner {
-    key: Key,
+    key: Arc<Key>,
 }
 
 impl LocalSigner {
@@ -58,39 +60,62 @@ impl LocalSigner {
             Some(expected) if expected != key.address() => {
                 Err(SignerError::Address { expected, found: key.address() })
             }
-            _ => Ok(Self { key }),
+            _ => Ok(Self { key: Arc::new(key) }),
         }
     }
 
     /// Whose key it is.
     #[must_use]
-    pub const fn address(&self) -> Address {
+    pub fn address(&self) -> Address {
         self.key.address()
     }
+}
 
-    fn sign_one(&self, unsigned: &Unsigned) -> Result<Signed, SignError> {
-        if unsigned.submitter.address() != Some(self.key.address()) {
-            let text = format!("the key of {} cannot sign for {}", self.key.address(), unsigned.submitter);
-            return Err(SignError::Refused(NodeText::new(&text)));
-        }
-        let refused = || SignError::Refused(NodeText::new("not an account of an EVM chain"));
-        let tx = tx::build(unsigned).ok_or_else(refused)?;
-        let signature = self.key.sign(tx::digest(&tx));
-        Ok(tx::encode(tx, signature))
+fn sign_one(key: &Key, unsigned: &Unsigned) -> Result<Signed, SignError> {
+    if unsigned.submitter.address() != Some(key.address()) {
+        let text = format!("the key of {} cannot sign for {}", key.address(), unsigned.submitter);
+        return Err(SignError::Refused(NodeText::new(&text)));
     }
+    let refused = || SignError::Refused(NodeText::new("not an account of an EVM chain"));
+    let tx = tx::build(unsigned).ok_or_else(refused)?;
+    let signature = key.sign(tx::digest(&tx));
+    Ok(tx::encode(tx, signature))
+}
+
+fn sign_run(key: &Key, unsigned: &[Unsigned]) -> (Vec<Signed>, Option<SignError>) {
+    let mut signed = Vec::with_capacity(unsigned.len());
+    for unsigned in unsigned {
+        match sign_one(key, unsigned) {
+            Ok(one) => signed.push(one),
+            Err(error) => return (signed, Some(error)),
+        }
+    }
+    (signed, None)
 }
 
 #[async_trait]
 impl Signer for LocalSigner {
     async fn sign(&self, unsigned: &[Unsigned]) -> (Vec<Signed>, Option<SignError>) {
+        if unsigned.len() <= RUN {
+            return sign_run(&self.key, unsigned);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let share = unsigned.len().div_ceil(threads).max(RUN);
+        let shares: Vec<_> = unsigned
+            .chunks(share)
+            .map(|share| {
+                let (key, share) = (Arc::clone(&self.key), share.to_vec());
+                tokio::task::spawn_blocking(move || sign_run(&key, &share))
+            })
+            .collect();
         let mut signed = Vec::with_capacity(unsigned.len());
-        for (at, unsigned) in unsigned.iter().enumerate() {
-            if at > 0 && at.is_multiple_of(RUN) {
-                tokio::task::yield_now().await;
-            }
-            match self.sign_one(unsigned) {
-                Ok(one) => signed.push(one),
-                Err(error) => return (signed, Some(error)),
+        for share in shares {
+            let stopped = || SignError::Unavailable(NodeText::new("signing was stopped"));
+            let (more, failed) = share.await.unwrap_or_else(|_| (Vec::new(), Some(stopped())));
+            signed.extend(more);
+            // What follows a failure would leave a hole.
+            if failed.is_some() {
+                return (signed, failed);
             }
         }
         (signed, None)

@@ -73,9 +73,6 @@ impl Lane {
             }
         });
         draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
-        if memory.prepared.as_ref().is_some_and(|(prepared, _)| *prepared == tx.tx_id()) {
-            memory.prepared = None;
-        }
         if let Some(nonce) = tx.facts.nonce.filter(|_| bound) {
             memory.notes(nonce).bid_after = None;
         }
