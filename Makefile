@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-geth sim fmt fmt-check lint bench-store bench-strict deny clean
+.PHONY: help setup demo test test-geth sim fmt fmt-check lint bench bench-store bench-strict deny clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,11 +31,14 @@ fmt-check: ## Fail if any Rust code is not formatted
 lint: ## Clippy over everything, warnings are errors
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
+bench: setup ## Measure from POST to CONFIRMED beside the node by itself; ARGS="pipelined --count 5000" asks for less
+	cargo run --release -p gapless -- bench $(ARGS)
+
 bench-store: setup ## Measure the stores
 	cargo run --release -p gapless-benches --bin bench-store
 
 bench-strict: setup ## Measure strict mode on a local chain with one block a second
-	cargo run --release -p gapless -- bench strict
+	cargo run --release -p gapless -- bench strict --store sqlite --submitters 1,200
 
 deny: ## Check licences, banned crates, sources and advisories
 	@if cargo deny --version >/dev/null 2>&1; then \

@@ -4,7 +4,6 @@
 //! and a figure from yesterday proves nothing. And nothing here knows the store's SQL: it is driven through the
 //! port, so that the figures are those an engine would see.
 
-pub mod cpu;
 pub mod history;
 pub mod machine;
 pub mod pgbench;

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use gapless_store::postgres::{PostgresOptions, PostgresStore};
+use gapless_testkit::cpu::{CpuSample, CpuUsed};
 use gapless_testkit::postgres::{PgCluster, PgOptions};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
-
-use crate::cpu::{CpuSample, CpuUsed};
 
 /// The same for the store and for pgbench. The room for WAL keeps checkpoints, which would hit whoever happens
 /// to be measured, out of the phases.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchOptions;
+
 /// Sends EVM transactions without nonce gaps, exactly once.
 #[derive(Debug, Parser)]
 #[command(name = "gapless", version, propagate_version = true)]
@@ -30,9 +32,11 @@ pub(crate) enum Command {
     Serve,
     /// Run a local chain and a node on it, and send sample transactions
     Dev(DevOptions),
-    /// Measure on a local chain
-    #[command(subcommand)]
-    Bench(BenchScenario),
+    /// Measure: the node by itself, pipelined and strict mode, and how fast requests are accepted
+    Bench(BenchOptions),
+    /// The load of a measurement, in a process of its own: reads its plan from stdin
+    #[command(hide = true)]
+    BenchLoad,
     /// Bring the store's schema up to date
     Migrate,
     /// Check configuration, store, RPC endpoints and signers
@@ -64,27 +68,6 @@ pub(crate) struct DevOptions {
     /// Where the API listens
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     pub(crate) listen: std::net::SocketAddr,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchScenario {
-    /// One transaction in flight per submitter: transactions per block, with one block a second
-    Strict(StrictOptions),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct StrictOptions {
-    /// Submitters, in one run after another
-    #[arg(long, value_delimiter = ',', default_value = "1,200", value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    pub(crate) submitters: Vec<u16>,
-
-    /// Transactions of each submitter
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(2..=1_000))]
-    pub(crate) each: u16,
-
-    /// Where to store: an empty, migrated database; SQLite in a temporary folder if not given
-    #[arg(long, env = "GAPLESS_BENCH_STORE", value_name = "URL")]
-    pub(crate) store: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

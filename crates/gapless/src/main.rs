@@ -43,7 +43,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Serve => serve::run(config::load(config)?).await,
         Command::Dev(options) => dev::run(&options).await,
-        Command::Bench(scenario) => bench::run(&scenario, args.json).await,
+        Command::Bench(options) => bench::run(&options, args.json).await,
+        Command::BenchLoad => bench::load().await,
         Command::Migrate => migrate::run(&config::load(config)?, args.json).await,
         Command::Doctor => doctor::run(config, args.json).await,
         Command::Tx(command) => client::tx::run(&client::Client::new(&args.url, args.json)?, command).await,

@@ -10,6 +10,7 @@
 
 pub mod anvil;
 mod background;
+pub mod cpu;
 pub mod error;
 pub mod fixtures;
 pub mod geth;

@@ -7,6 +7,7 @@
 mod admin;
 mod binaries;
 mod cluster;
+mod counted;
 mod options;
 mod template;
 

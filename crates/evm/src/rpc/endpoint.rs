@@ -91,8 +91,21 @@ impl Http {
     }
 }
 
+const REQUESTS: &str = "gapless_rpc_requests_total";
+const CALLS: &str = "gapless_rpc_calls_total";
+
+/// Both are there from the start, at zero.
+fn announce() {
+    metrics::describe_counter!(REQUESTS, "HTTP requests to nodes.");
+    metrics::describe_counter!(CALLS, "RPC calls that these requests carried.");
+    metrics::counter!(REQUESTS).absolute(0);
+    metrics::counter!(CALLS).absolute(0);
+}
+
 /// One exchange counts once under each method it carried; methods are words of this crate, so they are few.
 fn measure(calls: &[Call], took: Duration) {
+    metrics::counter!(REQUESTS).increment(1);
+    metrics::counter!(CALLS).increment(calls.len() as u64);
     let methods: BTreeSet<&'static str> = calls.iter().map(|call| call.method).collect();
     for method in methods {
         metrics::histogram!("gapless_rpc_seconds", "method" => method).record(took.as_secs_f64());
@@ -177,6 +190,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(http: Http) -> Self {
+        announce();
         Self {
             http,
             health: Mutex::new(Health::new()),

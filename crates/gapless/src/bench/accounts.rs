@@ -1,4 +1,4 @@
-//! Accounts for a run: drawn from a number, their keys in files, funded on the local chain.
+//! Accounts for a run: drawn from a word, their keys in files, funded on the chain.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,29 +10,37 @@ use serde_json::json;
 
 use super::ledger::Ledger;
 
-/// An account and where its key lies.
+/// An account and its key.
 pub(super) struct Account {
     pub(super) address: Address,
-    pub(super) key_file: PathBuf,
+    pub(super) signer: LocalSigner,
+    key: String,
 }
 
-/// A thousand ether, in wei.
-const FUNDS: &str = "0x3635c9adc5dea00000";
+/// A million ether, in wei: enough for any window of any node that gives its coin away.
+const FUNDS: &str = "0xd3c21bcecceda1000000";
 
-/// Makes and funds so many accounts.
-pub(super) async fn make(folder: &Path, count: u16, chain: &Ledger) -> anyhow::Result<Vec<Account>> {
-    let accounts = (0..count).map(|number| account(folder, number)).collect::<anyhow::Result<Vec<_>>>()?;
-    for account in &accounts {
-        chain.call("anvil_setBalance", json!([account.address, FUNDS])).await?;
-    }
+/// Makes and funds so many accounts. Another word gives others, whose nonces begin at zero.
+pub(super) async fn make(word: &str, count: u64, chain: &Ledger) -> anyhow::Result<Vec<Account>> {
+    let accounts = (0..count).map(|number| account(word, number)).collect::<anyhow::Result<Vec<_>>>()?;
+    let funding: Vec<_> =
+        accounts.iter().map(|account| ("anvil_setBalance", json!([account.address, FUNDS]))).collect();
+    chain.batch::<serde_json::Value>(&funding).await?;
     Ok(accounts)
 }
 
-fn account(folder: &Path, number: u16) -> anyhow::Result<Account> {
-    let key = hex::encode_prefixed(keccak256(format!("gapless bench {number}")));
-    let key_file = folder.join(format!("bench-key-{number}"));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&key_file)?;
-    file.write_all(key.as_bytes())?;
+fn account(word: &str, number: u64) -> anyhow::Result<Account> {
+    let key = hex::encode_prefixed(keccak256(format!("gapless bench {word} {number}")));
     let signer = LocalSigner::from_hex(&key, None)?;
-    Ok(Account { address: signer.address(), key_file })
+    Ok(Account { address: signer.address(), signer, key })
+}
+
+impl Account {
+    /// Writes the key where only its owner can read it.
+    pub(super) fn key_file(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let path = folder.join(format!("bench-key-{}", self.address));
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(self.key.as_bytes())?;
+        Ok(path)
+    }
 }

@@ -21,7 +21,7 @@ const CONTRACT: &str = "
     gapless_unknown_node_error_total gapless_invariant_violation_total{kind} gapless_accept_seconds
     gapless_accepted_to_sent_seconds gapless_sent_to_mined_seconds gapless_accepted_to_mined_seconds
     gapless_mined_to_confirmed_seconds gapless_store_batch_size gapless_store_commit_seconds
-    gapless_rpc_seconds{method}";
+    gapless_rpc_seconds{method} gapless_rpc_requests_total gapless_rpc_calls_total";
 
 /// What was scraped: every sample by name and labels.
 struct Scraped {
@@ -105,6 +105,8 @@ async fn every_metric_of_the_contract_is_there_from_the_start_and_moves() {
         ("gapless_store_commit_seconds_count", 3.0),
         ("gapless_rpc_seconds_count{method=\"eth_sendRawTransaction\"}", 1.0),
         ("gapless_rpc_seconds_count{method=\"eth_getTransactionReceipt\"}", 1.0),
+        ("gapless_rpc_requests_total", 2.0),
+        ("gapless_rpc_calls_total", 2.0),
     ] {
         assert!(after.at(sample) >= least, "{sample} is {}", after.at(sample));
     }

@@ -35,6 +35,11 @@ pub(super) fn find() -> Result<PathBuf> {
         .ok_or_else(|| missing(&format!("GAPLESS_PG_BIN (unset), {VERSIONS}/*/bin and PATH")))
 }
 
+/// Whether a module that the server can preload was installed with it.
+pub(super) fn has_module(bin: &Path, name: &str) -> bool {
+    bin.parent().is_some_and(|version| version.join(format!("lib/{name}.so")).is_file())
+}
+
 fn complete(bin: &Path) -> bool {
     ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file())
 }

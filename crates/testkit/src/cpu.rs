@@ -1,6 +1,6 @@
-//! Processor time of a PostgreSQL server, read from `/proc`.
+//! Processor time and memory of servers, read from `/proc`.
 //!
-//! A living process is read from `schedstat`, which counts nanoseconds; `stat` counts hundredths of a second,
+//! A backend of PostgreSQL, which has one thread, is read from `schedstat`, which counts nanoseconds; `stat` counts hundredths of a second,
 //! too coarse for a phase of two seconds spread over several backends. What ended meanwhile (autovacuum workers,
 //! closed sessions) is found in the postmaster's sum over its reaped children, which only `stat` has.
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use crate::{Error, Result};
 
 /// What `/proc/<pid>/stat` counts in: USER_HZ, 100 on every Linux that PostgreSQL is packaged for.
 const TICK: Duration = Duration::from_millis(10);
@@ -34,8 +34,8 @@ pub struct CpuUsed {
 impl CpuSample {
     /// Reads the server whose postmaster is given; `backends` are the measured sessions.
     pub fn take(postmaster: i32, backends: &[i32]) -> Result<Self> {
-        let mut all = living(postmaster).context("reading the postmaster's processor time")?;
-        all += reaped(postmaster).context("reading the processor time of ended backends")?;
+        let mut all = living(postmaster).ok_or_else(|| unread(postmaster))?;
+        all += reaped(postmaster).ok_or_else(|| unread(postmaster))?;
         let mut of_backends = HashMap::new();
         for child in children(postmaster)? {
             // One that ended since it was listed is in the postmaster's sum the next time.
@@ -58,9 +58,30 @@ impl CpuSample {
     }
 }
 
+/// Processor time of a process with all its threads, ended ones included.
+pub fn of_process(pid: i32) -> Result<Duration> {
+    ticks(pid, 0).ok_or_else(|| unread(pid))
+}
+
+/// The most memory a process has held, in bytes.
+pub fn peak_memory(pid: i32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    parse_peak(&status).ok_or_else(|| unread(pid))
+}
+
+fn parse_peak(status: &str) -> Option<u64> {
+    let rest = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+fn unread(pid: i32) -> Error {
+    Error::Misuse(format!("what process {pid} has used cannot be read from /proc"))
+}
+
 fn children(pid: i32) -> Result<Vec<i32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let list = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    let list = fs::read_to_string(&path).map_err(Error::io(format!("reading {path}")))?;
     Ok(list.split_whitespace().filter_map(|child| child.parse().ok()).collect())
 }
 
@@ -101,5 +122,11 @@ mod tests {
         let line = "7 (postgres: a) b)) S 1 7 7 0 -1 4194560 1 2 3 4 11 22 33 44 20 0 1 0 5 6 7";
         assert_eq!(parse_ticks(line, 0), Some(Duration::from_millis(330)));
         assert_eq!(parse_ticks(line, 2), Some(Duration::from_millis(770)));
+    }
+
+    #[test]
+    fn the_peak_of_memory_is_read_in_bytes() {
+        assert_eq!(parse_peak("Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t     120 kB\n"), Some(122_880));
+        assert_eq!(parse_peak("Name:\tx\n"), None);
     }
 }

@@ -1,0 +1,219 @@
+//! The load: a process of its own posts the requests and waits for the last one to be CONFIRMED.
+//!
+//! It asks the node for its counters, never for single transactions, so that watching costs the same however many there
+//! are. All times of a measurement are taken here, by one clock.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::proof::{GAS, SINK, mark};
+use super::scrape::Scrape;
+
+/// How often the node is asked for its counters.
+const LOOK: Duration = Duration::from_millis(100);
+const CONFIRMED: &str = "gapless_finality_total{result=\"confirmed\"}";
+
+/// What to post, and how.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Plan {
+    pub(super) url: String,
+    /// Requests are dealt out to these in turn.
+    pub(super) submitters: Vec<String>,
+    pub(super) count: u64,
+    /// Requests in one call of the batch endpoint.
+    pub(super) batch: u64,
+    pub(super) connections: usize,
+    /// The longest it may take.
+    pub(super) seconds: u64,
+}
+
+/// How it went.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Loaded {
+    /// From the first POST to the last answer.
+    pub(super) accept_seconds: f64,
+    /// From the first POST until the last transaction was CONFIRMED.
+    pub(super) confirm_seconds: f64,
+    /// Milliseconds from a POST to its answer.
+    pub(super) post_p50_ms: f64,
+    pub(super) post_p99_ms: f64,
+}
+
+/// What the process says as it goes, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    Confirmed(u64),
+    Done(Loaded),
+}
+
+#[derive(Deserialize)]
+struct BatchAnswer {
+    items: Vec<ItemAnswer>,
+}
+
+#[derive(Deserialize)]
+struct ItemAnswer {
+    status: u16,
+    #[serde(default)]
+    detail: Option<String>,
+}
+
+/// Runs a plan in a process of its own.
+pub(super) async fn drive(plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Loaded> {
+    let mut child = tokio::process::Command::new(std::env::current_exe()?)
+        .arg("bench-load")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("starting the load")?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let mut stdin = stdin.context("the load has no input")?;
+    stdin.write_all(&serde_json::to_vec(plan)?).await?;
+    drop(stdin);
+    let mut lines = BufReader::new(stdout.context("the load has no output")?).lines();
+    let mut done = None;
+    while let Some(line) = lines.next_line().await? {
+        match serde_json::from_str(&line).with_context(|| format!("the load said `{line}`"))? {
+            Said::Confirmed(count) => bar.set_position(count),
+            Said::Done(loaded) => done = Some(loaded),
+        }
+    }
+    let mut words = String::new();
+    stderr.context("the load has no messages")?.read_to_string(&mut words).await?;
+    child.wait().await?;
+    done.with_context(|| format!("the load failed: {}", words.trim()))
+}
+
+/// The process: reads its plan, carries it out, says how it went.
+pub(crate) async fn run() -> anyhow::Result<()> {
+    let text = std::io::read_to_string(std::io::stdin())?;
+    let plan: Plan = serde_json::from_str(&text).context("reading the plan")?;
+    let loaded = carry_out(plan).await?;
+    say(&Said::Done(loaded))
+}
+
+fn say(said: &Said) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string(said)?);
+    Ok(())
+}
+
+async fn carry_out(plan: Plan) -> anyhow::Result<Loaded> {
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(plan.connections + 1).build()?;
+    let before = Scrape::of(&http, &plan.url).await?.at(CONFIRMED);
+    let bodies = Arc::new(bodies(&plan)?);
+    let (next, accepted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let began = Instant::now();
+    let deadline = began + Duration::from_secs(plan.seconds);
+    let mut posting = JoinSet::new();
+    for _ in 0..plan.connections {
+        let (http, url) = (http.clone(), format!("{}/api/v1/tx/batch", plan.url));
+        let (bodies, next, accepted) = (bodies.clone(), next.clone(), accepted.clone());
+        posting.spawn(async move {
+            let mut took = Vec::new();
+            while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let asked = Instant::now();
+                let count = post(&http, &url, body.clone()).await?;
+                took.push(asked.elapsed());
+                accepted.fetch_add(count, Ordering::Relaxed);
+            }
+            anyhow::Ok((took, began.elapsed()))
+        });
+    }
+    let all = plan.count as f64;
+    let watching = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let confirmed = Scrape::of(&http, &plan.url).await?.at(CONFIRMED) - before;
+            say(&Said::Confirmed(confirmed as u64))?;
+            if confirmed >= all {
+                return anyhow::Ok(began.elapsed());
+            }
+            if Instant::now() >= deadline {
+                let accepted = accepted.load(Ordering::Relaxed);
+                bail!("after {} s {accepted} of {all} are accepted, and {confirmed} CONFIRMED", plan.seconds);
+            }
+        }
+    };
+    let posts = async {
+        let (mut took, mut last) = (Vec::new(), Duration::ZERO);
+        while let Some(done) = posting.join_next().await {
+            let (some, end) = done??;
+            took.extend(some);
+            last = last.max(end);
+        }
+        anyhow::Ok((took, last))
+    };
+    let ((mut took, last), confirmed) = tokio::try_join!(posts, watching)?;
+    took.sort();
+    let ms = |share: f64| share_of(&took, share).as_secs_f64() * 1e3;
+    Ok(Loaded {
+        accept_seconds: last.as_secs_f64(),
+        confirm_seconds: confirmed.as_secs_f64(),
+        post_p50_ms: ms(0.5),
+        post_p99_ms: ms(0.99),
+    })
+}
+
+/// The time within which a share of the sorted times lies.
+fn share_of(sorted: &[Duration], share: f64) -> Duration {
+    let at = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// Everything is made before the clock starts.
+fn bodies(plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
+    let item = |request: u64| {
+        json!({
+            "submitter": plan.submitters[request as usize % plan.submitters.len()],
+            "requestId": format!("bench-{request}"),
+            "payload": { "to": SINK, "data": mark(request), "gasLimit": GAS.to_string() },
+        })
+    };
+    ensure!(!plan.submitters.is_empty() && plan.batch > 0, "a plan without submitters or with empty batches");
+    let starts = (0..plan.count).step_by(usize::try_from(plan.batch)?);
+    starts
+        .map(|start| {
+            let items: Vec<_> = (start..(start + plan.batch).min(plan.count)).map(item).collect();
+            Ok(serde_json::to_vec(&json!({ "items": items }))?)
+        })
+        .collect()
+}
+
+/// Posts a batch; how many it accepted, which must be all.
+async fn post(http: &reqwest::Client, url: &str, body: Vec<u8>) -> anyhow::Result<u64> {
+    let request = http.post(url).header("content-type", "application/json").body(body);
+    let response = request.send().await.context("posting a batch")?;
+    let (status, bytes) = (response.status(), response.bytes().await.context("posting a batch")?);
+    ensure!(status.is_success(), "HTTP {status}: {}", String::from_utf8_lossy(&bytes));
+    let answer: BatchAnswer = serde_json::from_slice(&bytes).context("reading the answer to a batch")?;
+    match answer.items.iter().find(|item| item.status != 202) {
+        Some(item) => bail!("a request got {}: {}", item.status, item.detail.as_deref().unwrap_or_default()),
+        None => Ok(answer.items.len() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_the_smallest_time_that_covers_it() {
+        let times: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
+        assert_eq!(share_of(&times, 0.5), Duration::from_millis(50));
+        assert_eq!(share_of(&times, 0.99), Duration::from_millis(99));
+        assert_eq!(share_of(&times[..1], 0.99), Duration::from_millis(1));
+        assert_eq!(share_of(&[], 0.5), Duration::ZERO);
+    }
+}
