@@ -51,7 +51,7 @@ pub struct Used {
     pub wal_bytes: u64,
 }
 
-/// How often an update of `managed_tx` stayed on its page and out of the indexes.
+/// How often an update of `tx_facts` stayed on its page and out of the indexes.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct HotUpdates {
     /// Rows updated.
@@ -145,6 +145,13 @@ impl Server {
         options.connect().await.with_context(|| format!("connecting to {database}"))
     }
 
+    /// A plain connection whose processor time is counted as the store's is.
+    pub async fn connect_as_store(&self, database: &str) -> Result<PgConnection> {
+        use sqlx::ConnectOptions;
+        let options = self.cluster.connect_options(database).application_name(STORE_SESSIONS);
+        options.connect().await.with_context(|| format!("connecting to {database}"))
+    }
+
     /// Reads the meters.
     pub async fn sample(&self) -> Result<Sample> {
         let wal = sqlx::query_scalar("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
@@ -180,7 +187,7 @@ impl Server {
             .bind(&database.name)
             .fetch_one(&mut connection)
             .await?;
-            let sql = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'managed_tx'";
+            let sql = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tx_facts'";
             let (updated, of_these) = sqlx::query_as(sql).fetch_one(&mut connection).await?;
             hot = HotUpdates { updated, hot: of_these };
             if sessions == 0 {

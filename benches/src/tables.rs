@@ -107,7 +107,7 @@ fn yardstick(report: &Report) -> String {
     let hot = &report.hot_updates;
     format!(
         "pgbench, single-row inserts with {} clients: {:.0} tx/s (runs: {}), {:.1} µs of PostgreSQL CPU (all) and \
-         {:.0} bytes of WAL each.\nHOT updates of managed_tx: {} of {} ({:.1} %).",
+         {:.0} bytes of WAL each.\nHOT updates of tx_facts: {} of {} ({:.1} %).",
         plain.clients,
         plain.tx_per_second,
         runs.join(", "),

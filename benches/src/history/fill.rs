@@ -10,7 +10,7 @@ use crate::workload::LANES;
 /// Submitters that own the other half of the history.
 pub(super) const OTHERS: std::ops::Range<u64> = 1_000..2_000;
 
-const TABLES: [&str; 3] = ["managed_tx", "tx_attempt", "outbox_event"];
+const TABLES: [&str; 4] = ["tx_request", "tx_facts", "tx_attempt", "outbox_event"];
 
 /// Rows per transaction of the filling.
 const CHUNK: usize = 50_000;
@@ -49,7 +49,7 @@ pub(super) async fn pour(server: &Server, database: &str, from: usize, to: usize
     let mut start = from;
     while start < to {
         let end = (start + CHUNK).min(to);
-        for sql in [outbox(start, end), managed(start, end), attempts(start, end)] {
+        for sql in [outbox(start, end), requests(start, end), facts(start, end), attempts(start, end)] {
             let poured = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut connection).await;
             let poured = poured.with_context(|| format!("running {sql}"))?;
             anyhow::ensure!(poured.rows_affected() == (end - start) as u64, "nothing to copy for: {sql}");
@@ -74,25 +74,39 @@ fn keys(from: usize, to: usize) -> String {
     )
 }
 
-fn managed(from: usize, to: usize) -> String {
+fn requests(from: usize, to: usize) -> String {
     format!(
-        "INSERT INTO managed_tx (tx_id, ord, submitter, scope, request_id, digest, payload, options, metadata, state,
-           sub_state, seq, nonce, tx_hash, mined_hash, mined_as, block_number, block_hash, status, gas_used,
-           effective_gas_price, mined_at, bound_at, ended_at, created_at, updated_at, fencing_token, event_rows)
-         SELECT k.tx_id, nextval('managed_tx_order'), k.submitter, k.submitter, encode(k.hash, 'hex'), m.digest,
-           m.payload, m.options, m.metadata, m.state, m.sub_state, m.seq, k.nonce, k.hash, k.hash, m.mined_as,
+        "INSERT INTO tx_request (tx_id, ord, submitter_number, scope, request_id, digest, payload, options, metadata,
+           created_at)
+         SELECT k.tx_id, nextval('managed_tx_order'), s.number, k.submitter, encode(k.hash, 'hex'), m.digest,
+           m.payload, m.options, m.metadata, m.created_at
+         FROM {} JOIN submitter s ON s.submitter = k.submitter,
+           (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' ORDER BY ord LIMIT 1) m",
+        keys(from, to)
+    )
+}
+
+fn facts(from: usize, to: usize) -> String {
+    format!(
+        "INSERT INTO tx_facts (tx_id, ord, submitter_number, state, sub_state, seq, nonce, tx_hash, mined_hash, mined_as,
+           block_number, block_hash, status, gas_used, effective_gas_price, mined_at, bound_at, ended_at, updated_at,
+           fencing_token, event_rows)
+         SELECT k.tx_id, r.ord, r.submitter_number, m.state, m.sub_state, m.seq, k.nonce, k.hash, k.hash, m.mined_as,
            m.block_number, m.block_hash, m.status, m.gas_used, m.effective_gas_price, m.mined_at, m.bound_at,
-           m.ended_at, m.created_at, m.updated_at, m.fencing_token, int8send(k.event_id)
-         FROM {}, (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' ORDER BY ord LIMIT 1) m",
+           m.ended_at, m.updated_at, m.fencing_token, int8send(k.event_id)
+         FROM {} JOIN tx_request r ON r.tx_id = k.tx_id,
+           (SELECT * FROM managed_tx WHERE state = 'CONFIRMED' ORDER BY ord LIMIT 1) m",
         keys(from, to)
     )
 }
 
 fn attempts(from: usize, to: usize) -> String {
     format!(
-        "INSERT INTO tx_attempt (submitter, nonce, n, tx_id, kind, route, hash, raw, fees, stored_at, next_send_at)
-         SELECT k.submitter, k.nonce, 0, k.tx_id, a.kind, a.route, k.hash, a.raw, a.fees, a.stored_at, a.next_send_at
-         FROM {}, (SELECT * FROM tx_attempt WHERE n = 0 ORDER BY submitter, nonce LIMIT 1) a",
+        "INSERT INTO tx_attempt (submitter_number, nonce, n, tx_id, kind, route, hash, raw, fees, stored_at,
+           next_send_at)
+         SELECT s.number, k.nonce, 0, k.tx_id, a.kind, a.route, k.hash, a.raw, a.fees, a.stored_at, a.next_send_at
+         FROM {} JOIN submitter s ON s.submitter = k.submitter,
+           (SELECT * FROM tx_attempt WHERE n = 0 ORDER BY submitter_number, nonce LIMIT 1) a",
         keys(from, to)
     )
 }

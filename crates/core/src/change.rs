@@ -67,6 +67,12 @@ impl TxWrite {
         self.before.seq
     }
 
+    /// The facts it was drafted on.
+    #[must_use]
+    pub const fn before(&self) -> &TxFacts {
+        &self.before
+    }
+
     /// The facts after this write.
     #[must_use]
     pub const fn facts(&self) -> &TxFacts {

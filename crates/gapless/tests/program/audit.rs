@@ -14,10 +14,11 @@ DECLARE r jsonb := to_jsonb(coalesce(NEW, OLD));
 BEGIN
   INSERT INTO test_written (what, tx_id, token, lease)
   SELECT TG_TABLE_NAME, (r ->> 'tx_id')::uuid, (r ->> 'fencing_token')::bigint,
-    (SELECT l.fencing_token FROM submitter_lease l WHERE l.submitter = r ->> 'submitter');
+    (SELECT l.fencing_token FROM submitter_lease l JOIN submitter s USING (submitter)
+     WHERE s.submitter = r ->> 'submitter' OR s.number = (r ->> 'submitter_number')::int);
   RETURN NULL;
 END $$;
-CREATE TRIGGER test_note AFTER UPDATE ON managed_tx FOR EACH ROW EXECUTE FUNCTION test_note();
+CREATE TRIGGER test_note AFTER INSERT OR UPDATE ON tx_facts FOR EACH ROW EXECUTE FUNCTION test_note();
 CREATE TRIGGER test_note AFTER UPDATE ON submitter_nonce_cursor FOR EACH ROW EXECUTE FUNCTION test_note();
 CREATE TRIGGER test_note AFTER INSERT OR UPDATE OR DELETE ON tx_attempt FOR EACH ROW EXECUTE FUNCTION test_note();";
 

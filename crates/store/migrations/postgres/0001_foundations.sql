@@ -29,10 +29,14 @@ BEGIN
   END IF;
 END $$;
 
+-- Where rows are many, a submitter is a number: its name is longer than the rest of such a row's keys.
+CREATE SEQUENCE submitter_number AS int;
 CREATE TABLE submitter (
   submitter  text COLLATE "C" PRIMARY KEY,
+  number     int NOT NULL DEFAULT nextval('submitter_number'),
   settings   json NOT NULL,
-  created_at timestamptz NOT NULL DEFAULT gapless_now()
+  created_at timestamptz NOT NULL DEFAULT gapless_now(),
+  CONSTRAINT submitter_has_one_number UNIQUE (number)
 );
 
 -- UNIQUE (submitter, fencing_token) makes the token a key column: an UPDATE that raises it then needs
@@ -74,22 +78,36 @@ CREATE TABLE submitter_nonce_cursor (
 
 CREATE SEQUENCE managed_tx_order;
 
--- No changing column stands in any index, and more than half of a page is left free: the updates of a row stay on its page (HOT)
--- and touch no index. JSON is kept as text where the write path is hot: the type would parse it at every write.
-CREATE TABLE managed_tx (
+-- What was accepted, and never changes. JSON is kept as text where the write path is hot: the type would parse it at
+-- every write.
+CREATE TABLE tx_request (
+  tx_id            uuid NOT NULL,
+  ord              bigint NOT NULL,
+  created_at       timestamptz NOT NULL DEFAULT gapless_now(),
+  submitter_number int NOT NULL,
+  scope            text COLLATE "C" NOT NULL,
+  request_id       text COLLATE "C" NOT NULL,
+  digest           bytea NOT NULL,
+  payload          text NOT NULL,
+  options          text,
+  metadata         text,
+  CONSTRAINT tx_request_pkey PRIMARY KEY (tx_id),
+  CONSTRAINT tx_request_once UNIQUE (request_id, scope),
+  CONSTRAINT tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200)
+);
+CREATE INDEX tx_request_order_of_submitter ON tx_request (submitter_number, ord);
+CREATE INDEX tx_request_by_order ON tx_request (ord);
+
+-- What the lane made of it: a row from the first write on, so a transaction without one is QUEUED as it was accepted.
+-- No changing column stands in any index, and most of a page is left free: a row's updates stay on its page (HOT), touch
+-- no index, and copy nothing of the request.
+CREATE TABLE tx_facts (
   tx_id               uuid NOT NULL,
   ord                 bigint NOT NULL,
-  seq                 bigint NOT NULL DEFAULT 1,
-  created_at          timestamptz NOT NULL DEFAULT gapless_now(),
+  seq                 bigint NOT NULL,
   updated_at          timestamptz NOT NULL DEFAULT gapless_now(),
-  state               text NOT NULL DEFAULT 'QUEUED',
-  submitter           text COLLATE "C" NOT NULL,
-  scope               text COLLATE "C" NOT NULL,
-  request_id          text COLLATE "C" NOT NULL,
-  digest              bytea NOT NULL,
-  payload             text NOT NULL,
-  options             text,
-  metadata            text,
+  submitter_number    int NOT NULL,
+  state               text NOT NULL,
   sub_state           text,
   nonce               bigint,
   tx_hash             bytea,
@@ -108,12 +126,10 @@ CREATE TABLE managed_tx (
   bound_at            timestamptz,
   ended_at            timestamptz,
   amended             text,
-  fencing_token       bigint,
-  event_rows          bytea NOT NULL DEFAULT '', -- ids of outbox_event, eight bytes each
-  CONSTRAINT managed_tx_pkey PRIMARY KEY (tx_id),
-  CONSTRAINT managed_tx_request UNIQUE (scope, request_id),
-  CONSTRAINT managed_tx_request_id_length CHECK (octet_length(request_id) BETWEEN 1 AND 200),
-  CONSTRAINT managed_tx_facts_fit_state CHECK (CASE state
+  fencing_token       bigint NOT NULL,
+  event_rows          bytea NOT NULL, -- ids of outbox_event, eight bytes each
+  CONSTRAINT tx_facts_pkey PRIMARY KEY (tx_id),
+  CONSTRAINT tx_facts_fit_state CHECK (CASE state
     WHEN 'TRACKING' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NULL
     WHEN 'CONFIRMED' THEN nonce IS NOT NULL AND tx_hash IS NOT NULL AND ended_at IS NOT NULL
       AND mined_hash IS NOT NULL AND status AND mined_as IN ('payload', 'replacement')
@@ -125,36 +141,45 @@ CREATE TABLE managed_tx (
     WHEN 'CANCELLED' THEN (mined_as IN ('payload', 'replacement')) IS NOT TRUE AND ended_at IS NOT NULL
     WHEN 'EXPIRED' THEN (mined_as IN ('payload', 'replacement')) IS NOT TRUE AND ended_at IS NOT NULL
     ELSE false END),
-  CONSTRAINT managed_tx_receipt_is_whole CHECK (num_nulls(
+  CONSTRAINT tx_facts_receipt_is_whole CHECK (num_nulls(
     mined_hash, mined_as, block_number, block_hash, status, gas_used, effective_gas_price, mined_at) IN (0, 8))
-) WITH (fillfactor = 40);
-CREATE INDEX managed_tx_order_of_submitter ON managed_tx (submitter, ord);
-CREATE INDEX managed_tx_by_order ON managed_tx (ord);
+) WITH (fillfactor = 27);
+
+-- A transaction as a whole, for whoever reads. The name is looked up row by row: as a join it could lead a plan.
+CREATE VIEW managed_tx AS
+SELECT r.tx_id, r.ord, r.submitter_number,
+  (SELECT s.submitter FROM submitter s WHERE s.number = r.submitter_number) AS submitter,
+  r.scope, r.request_id, r.digest, r.payload, r.options, r.metadata, r.created_at,
+  coalesce(f.updated_at, r.created_at) AS updated_at, coalesce(f.state, 'QUEUED') AS state, coalesce(f.seq, 1) AS seq,
+  f.sub_state, f.nonce, f.tx_hash, f.mined_hash, f.mined_as, f.block_number, f.block_hash, f.status, f.gas_used,
+  f.effective_gas_price, f.contract_address, f.mined_at, f.failure_code, f.failure_reason, f.wait_reason, f.bound_at,
+  f.ended_at, f.amended, f.fencing_token, f.event_rows
+FROM tx_request r LEFT JOIN tx_facts f ON f.tx_id = r.tx_id;
 
 -- What is QUEUED, and nothing else: rows leave it in the write that binds (or ends) them.
 CREATE TABLE tx_queue (
-  submitter text COLLATE "C" NOT NULL,
-  ord       bigint NOT NULL,
-  tx_id     uuid NOT NULL,
-  CONSTRAINT tx_queue_pkey PRIMARY KEY (submitter, ord)
+  submitter_number int NOT NULL,
+  ord              bigint NOT NULL,
+  tx_id            uuid NOT NULL,
+  CONSTRAINT tx_queue_pkey PRIMARY KEY (submitter_number, ord)
 );
 
 CREATE TABLE tx_attempt (
-  submitter    text COLLATE "C" NOT NULL,
-  nonce        bigint NOT NULL,
-  n            int NOT NULL,
-  tx_id        uuid,
-  kind         text NOT NULL,
-  route        text NOT NULL,
-  hash         bytea NOT NULL,
-  raw          bytea NOT NULL,
-  fees         text NOT NULL,
-  stored_at    timestamptz NOT NULL DEFAULT gapless_now(),
-  next_send_at timestamptz NOT NULL,
-  resends      int NOT NULL DEFAULT 0,
-  refusal_code text,
-  refusal_text text,
-  CONSTRAINT tx_attempt_pkey PRIMARY KEY (submitter, nonce, n),
+  nonce            bigint NOT NULL,
+  stored_at        timestamptz NOT NULL DEFAULT gapless_now(),
+  next_send_at     timestamptz NOT NULL,
+  submitter_number int NOT NULL,
+  n                int NOT NULL,
+  resends          int NOT NULL DEFAULT 0,
+  tx_id            uuid,
+  kind             text NOT NULL,
+  route            text NOT NULL,
+  hash             bytea NOT NULL,
+  raw              bytea NOT NULL,
+  fees             text NOT NULL,
+  refusal_code     text,
+  refusal_text     text,
+  CONSTRAINT tx_attempt_pkey PRIMARY KEY (submitter_number, nonce, n),
   CONSTRAINT tx_attempt_hash UNIQUE (hash),
   CONSTRAINT tx_attempt_hash_length CHECK (octet_length(hash) = 32),
   CONSTRAINT tx_attempt_has_bytes CHECK (octet_length(raw) > 0),
@@ -215,16 +240,20 @@ CREATE INDEX outbox_event_by_commit ON outbox_event (xid, id);
 -- What a statement is given, a row each: one array of these costs a fraction of one array per column.
 -- They belong to the binaries that send them: a later binary that needs another shape brings another type.
 CREATE TYPE tx_intake AS (
-  place int, account int, tx_id uuid, submitter text, scope text, request_id text, digest bytea, payload text, options text,
+  place int, account int, tx_id uuid, scope text, request_id text, digest bytea, payload text, options text,
   metadata text
 );
-CREATE TYPE tx_write AS (
-  lane bigint, submitter text, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text,
-  seq bigint, nonce bigint, tx_hash bytea, mined_hash bytea, mined_as text, block_number bigint, block_hash bytea,
-  status bool, gas_used bigint, price text, contract_address bytea, mined_at timestamptz, failure_code text,
-  failure_reason text, wait_reason text, bound_at timestamptz, ended_at timestamptz, amended text
+CREATE TYPE tx_move AS (
+  lane bigint, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text, seq bigint,
+  ended_at timestamptz
 );
+CREATE TYPE tx_slot AS (nonce bigint, tx_hash bytea, bound_at timestamptz);
+CREATE TYPE tx_receipt AS (
+  mined_hash bytea, mined_as text, block_number bigint, block_hash bytea, status bool, gas_used bigint, price text,
+  contract_address bytea, mined_at timestamptz
+);
+CREATE TYPE tx_remarks AS (failure_code text, failure_reason text, wait_reason text, amended text);
 CREATE TYPE attempt_write AS (
-  lane bigint, submitter text, nonce bigint, n int, tx_id uuid, kind text, route text, hash bytea, raw bytea,
+  lane bigint, nonce bigint, n int, tx_id uuid, kind text, route text, hash bytea, raw bytea,
   fees text, next_send_at timestamptz
 );

@@ -26,21 +26,22 @@ const INSERT: &str = r#"
 WITH orders AS MATERIALIZED (
   SELECT array_agg(nextval('managed_tx_order')) AS drawn FROM generate_series(1, $2)
 ), known AS MATERIALIZED (
-  SELECT array_agg(EXISTS (SELECT FROM submitter s WHERE s.submitter = u.name) ORDER BY u.account) AS map
+  SELECT array_agg((SELECT s.number FROM submitter s WHERE s.submitter = u.name) ORDER BY u.account) AS numbers
   FROM unnest($3::text[]) WITH ORDINALITY AS u(name, account)
 ), ins AS (
-  INSERT INTO managed_tx (tx_id, ord, submitter, scope, request_id, digest, payload, options, metadata)
-  SELECT i.tx_id, (SELECT drawn FROM orders)[i.place], i.submitter, i.scope, i.request_id, i.digest, i.payload,
-    i.options, i.metadata
-  FROM unnest($1::tx_intake[]) i WHERE (SELECT map FROM known)[i.account]
-  ON CONFLICT (scope, request_id) DO NOTHING
-  RETURNING tx_id, ord, submitter
+  INSERT INTO tx_request (tx_id, ord, submitter_number, scope, request_id, digest, payload, options, metadata)
+  SELECT i.tx_id, (SELECT drawn FROM orders)[i.place], (SELECT numbers FROM known)[i.account], i.scope, i.request_id,
+    i.digest, i.payload, i.options, i.metadata
+  FROM unnest($1::tx_intake[]) i WHERE (SELECT numbers FROM known)[i.account] IS NOT NULL
+  ON CONFLICT (request_id, scope) DO NOTHING
+  RETURNING tx_id, ord, submitter_number
 ), queued AS (
-  INSERT INTO tx_queue (submitter, ord, tx_id) SELECT submitter, ord, tx_id FROM ins
+  INSERT INTO tx_queue (submitter_number, ord, tx_id) SELECT submitter_number, ord, tx_id FROM ins
 ), told AS (
   INSERT INTO outbox_event (submitter, events)
-  SELECT submitter, '[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']'
-  FROM ins GROUP BY submitter
+  SELECT (SELECT s.submitter FROM submitter s WHERE s.number = ins.submitter_number),
+    '[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']'
+  FROM ins GROUP BY ins.submitter_number
 )
 SELECT tx_id, ord FROM ins"#;
 

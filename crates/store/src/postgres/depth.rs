@@ -9,7 +9,8 @@ use super::error;
 use crate::memory::bounded;
 
 const DEPTHS: &str = "
-SELECT (SELECT count(*) FROM tx_queue q WHERE q.submitter = u.submitter)
+SELECT (SELECT count(*) FROM tx_queue q
+  WHERE q.submitter_number = (SELECT s.number FROM submitter s WHERE s.submitter = u.submitter))
 FROM unnest($1::text[]) WITH ORDINALITY AS u(submitter, place) ORDER BY u.place";
 
 pub(super) async fn queue_depths(

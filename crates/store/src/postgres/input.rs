@@ -5,7 +5,7 @@
 
 use gapless_core::attempt::NewAttempt;
 use gapless_core::change::TxWrite;
-use gapless_core::record::NewTx;
+use gapless_core::record::{NewTx, TxFacts};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::PgRecordEncoder;
@@ -52,7 +52,6 @@ composite! {
         place: i32,
         account: i32,
         tx_id: Uuid,
-        submitter: String,
         scope: String,
         request_id: String,
         digest: Vec<u8>,
@@ -70,7 +69,6 @@ impl InRequest {
             place: position(place),
             account: position(account),
             tx_id: item.tx_id.0,
-            submitter: item.submitter.as_str().to_owned(),
             scope: item.scope.as_str().to_owned(),
             request_id: item.request_id.as_str().to_owned(),
             digest: item.digest.0.to_vec(),
@@ -82,10 +80,9 @@ impl InRequest {
 }
 
 composite! {
-    /// New facts of a transaction.
-    InTx is "tx_write" {
+    /// A transaction's move: which row, as it must stand, and what every write changes.
+    InMove is "tx_move" {
         lane: i64,
-        submitter: String,
         tx_id: Uuid,
         from_state: String,
         from_seq: i64,
@@ -93,8 +90,22 @@ composite! {
         state: String,
         sub_state: Option<String>,
         seq: i64,
+        ended_at: Option<OffsetDateTime>,
+    }
+}
+
+composite! {
+    /// The slot a transaction has.
+    InSlot is "tx_slot" {
         nonce: Option<i64>,
         tx_hash: Option<Vec<u8>>,
+        bound_at: Option<OffsetDateTime>,
+    }
+}
+
+composite! {
+    /// What was mined in it.
+    InReceipt is "tx_receipt" {
         mined_hash: Option<Vec<u8>>,
         mined_as: Option<String>,
         block_number: Option<i64>,
@@ -104,30 +115,47 @@ composite! {
         price: Option<String>,
         contract_address: Option<Vec<u8>>,
         mined_at: Option<OffsetDateTime>,
+    }
+}
+
+composite! {
+    /// What is said about it.
+    InRemarks is "tx_remarks" {
         failure_code: Option<String>,
         failure_reason: Option<String>,
         wait_reason: Option<String>,
-        bound_at: Option<OffsetDateTime>,
-        ended_at: Option<OffsetDateTime>,
         amended: Option<String>,
     }
 }
 
-impl InTx {
-    pub(super) fn of(lane: i64, submitter: &str, write: &TxWrite) -> Self {
-        let facts = FlatFacts::from(write.facts());
+impl InMove {
+    pub(super) fn of(lane: i64, write: &TxWrite) -> Self {
+        let facts = write.facts();
         Self {
             lane,
-            submitter: submitter.to_owned(),
             tx_id: write.tx_id().0,
             from_state: write.from().name().to_owned(),
             from_seq: signed(write.from_seq().0),
             tells: write.tells(),
-            state: facts.state,
-            sub_state: facts.sub_state,
-            seq: facts.seq,
-            nonce: facts.nonce,
-            tx_hash: facts.tx_hash,
+            state: facts.state.name().to_owned(),
+            sub_state: facts.sub_state.map(|sub| sub.name().to_owned()),
+            seq: signed(facts.seq.0),
+            ended_at: facts.ended_at.map(|ended| at(ended.as_micros())),
+        }
+    }
+}
+
+impl From<&TxFacts> for InSlot {
+    fn from(facts: &TxFacts) -> Self {
+        let FlatFacts { nonce, tx_hash, bound_at, .. } = facts.into();
+        Self { nonce, tx_hash, bound_at: bound_at.map(at) }
+    }
+}
+
+impl From<&TxFacts> for InReceipt {
+    fn from(facts: &TxFacts) -> Self {
+        let facts = FlatFacts::from(facts);
+        Self {
             mined_hash: facts.mined_hash,
             mined_as: facts.mined_as,
             block_number: facts.block_number,
@@ -137,13 +165,14 @@ impl InTx {
             price: facts.effective_gas_price,
             contract_address: facts.contract_address,
             mined_at: facts.mined_at.map(at),
-            failure_code: facts.failure_code,
-            failure_reason: facts.failure_reason,
-            wait_reason: facts.wait_reason,
-            bound_at: facts.bound_at.map(at),
-            ended_at: facts.ended_at.map(at),
-            amended: facts.amended,
         }
+    }
+}
+
+impl From<&TxFacts> for InRemarks {
+    fn from(facts: &TxFacts) -> Self {
+        let FlatFacts { failure_code, failure_reason, wait_reason, amended, .. } = facts.into();
+        Self { failure_code, failure_reason, wait_reason, amended }
     }
 }
 
@@ -151,7 +180,6 @@ composite! {
     /// New signed bytes.
     InAttempt is "attempt_write" {
         lane: i64,
-        submitter: String,
         nonce: i64,
         n: i32,
         tx_id: Option<Uuid>,
@@ -165,10 +193,9 @@ composite! {
 }
 
 impl InAttempt {
-    pub(super) fn of(lane: i64, submitter: &str, attempt: &NewAttempt) -> Self {
+    pub(super) fn of(lane: i64, attempt: &NewAttempt) -> Self {
         Self {
             lane,
-            submitter: submitter.to_owned(),
             nonce: signed(attempt.nonce.0),
             n: i32::try_from(attempt.n).unwrap_or(i32::MAX),
             tx_id: attempt.tx_id.map(|tx_id| tx_id.0),

@@ -69,7 +69,8 @@ pub(super) async fn load(
 
     if let Some(run) = snapshot.cursor.cursor.run {
         let sql = format!(
-            "SELECT {} FROM tx_attempt a WHERE a.submitter = $1 AND a.nonce >= $2 ORDER BY a.nonce, a.n",
+            "SELECT {} FROM tx_attempt a WHERE a.submitter_number = (SELECT number FROM submitter WHERE submitter = $1)
+               AND a.nonce >= $2 ORDER BY a.nonce, a.n",
             rows::ATTEMPT
         );
         let found = sqlx::query(AssertSqlSafe(sql))
@@ -123,7 +124,9 @@ pub(super) async fn peek_queue(
 ) -> StoreResult<Vec<TxRecord>> {
     bounded("peek_queue", limit, MAX_PAGE)?;
     let sql = format!(
-        "SELECT {} FROM (SELECT * FROM tx_queue WHERE submitter = $1 ORDER BY submitter, ord LIMIT $2) q
+        "SELECT {} FROM (SELECT * FROM tx_queue
+             WHERE submitter_number = (SELECT number FROM submitter WHERE submitter = $1)
+             ORDER BY submitter_number, ord LIMIT $2) q
          JOIN managed_tx m ON m.tx_id = q.tx_id ORDER BY q.ord",
         rows::TX
     );

@@ -200,10 +200,11 @@ pub(super) async fn release(
 /// empty table can prefer another one and walk the history.
 const CLAIMABLE: &str = "
 WITH RECURSIVE queued AS (
-  (SELECT submitter FROM tx_queue WHERE submitter > $4 ORDER BY submitter, ord LIMIT 1)
+  (SELECT submitter_number AS number FROM tx_queue ORDER BY submitter_number, ord LIMIT 1)
   UNION ALL
-  SELECT (SELECT t.submitter FROM tx_queue t WHERE t.submitter > q.submitter ORDER BY t.submitter, t.ord LIMIT 1)
-  FROM queued q WHERE q.submitter IS NOT NULL
+  SELECT (SELECT t.submitter_number FROM tx_queue t WHERE t.submitter_number > q.number
+          ORDER BY t.submitter_number, t.ord LIMIT 1)
+  FROM queued q WHERE q.number IS NOT NULL
 ), commanded AS (
   (SELECT submitter FROM lane_command WHERE done_at IS NULL AND submitter > $4 ORDER BY submitter, ord LIMIT 1)
   UNION ALL
@@ -211,7 +212,7 @@ WITH RECURSIVE queued AS (
           ORDER BY c.submitter, c.ord LIMIT 1)
   FROM commanded q WHERE q.submitter IS NOT NULL
 ), wanted AS (
-  SELECT submitter FROM queued WHERE submitter IS NOT NULL
+  SELECT s.submitter FROM queued q JOIN submitter s ON s.number = q.number WHERE s.submitter > $4
   UNION SELECT submitter FROM commanded WHERE submitter IS NOT NULL
   UNION SELECT submitter FROM submitter_lease WHERE NOT idle AND submitter > $4
 )

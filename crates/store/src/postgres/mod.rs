@@ -9,6 +9,7 @@ mod commit;
 mod connect;
 mod depth;
 mod error;
+mod facts;
 #[cfg(feature = "test-hooks")]
 pub mod hooks;
 mod identity;

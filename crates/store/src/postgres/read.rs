@@ -96,7 +96,10 @@ pub(super) async fn list(connection: &mut PgConnection, filter: &TxFilter) -> St
     let rest = "WHERE m.ord > $1 AND (cardinality($2::text[]) = 0 OR m.state = ANY($2))";
     let found = match &filter.submitter {
         Some(submitter) => {
-            let rest = format!("{rest} AND m.submitter = $4 ORDER BY m.submitter, m.ord LIMIT $3");
+            let rest = format!(
+                "{rest} AND m.submitter_number = (SELECT number FROM submitter WHERE submitter = $4)
+                 ORDER BY m.submitter_number, m.ord LIMIT $3"
+            );
             let query = sqlx::query(tx_sql(&rest)).bind(after).bind(states).bind(filter.limit as i64);
             query.bind(submitter.as_str()).fetch_all(connection).await
         }
@@ -136,7 +139,8 @@ pub(super) async fn attempts(
     to: Nonce,
 ) -> StoreResult<Vec<StoredAttempt>> {
     let sql = format!(
-        "SELECT {} FROM tx_attempt a WHERE a.submitter = $1 AND a.nonce >= $2 AND a.nonce < $3 ORDER BY a.nonce, a.n",
+        "SELECT {} FROM tx_attempt a WHERE a.submitter_number = (SELECT number FROM submitter WHERE submitter = $1)
+           AND a.nonce >= $2 AND a.nonce < $3 ORDER BY a.nonce, a.n",
         rows::ATTEMPT
     );
     slots(connection, sql, submitter, from, to).await?.iter().map(rows::attempt).collect()

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 
 use gapless_core::allocation::{AllocationStatus, AllocationWrite};
 use gapless_core::change::LaneChange;
-use gapless_core::state::TxState;
 use gapless_core::time::micros;
 use sqlx::Arguments;
 use sqlx::postgres::PgArguments;
 use time::OffsetDateTime;
 
 use super::commit::Encoding;
-use super::input::{InAttempt, InTx};
+use super::facts;
+use super::input::InAttempt;
 use super::rows::at;
 use crate::flat::{FlatAllocation, FlatCursor, signed, to_json};
 
@@ -30,14 +30,14 @@ pub(super) struct Statement {
 
 /// Collects parameters and hands out their `$n::type[]`.
 #[derive(Default)]
-struct Binder {
+pub(super) struct Binder {
     arguments: PgArguments,
     count: usize,
     error: Option<Encoding>,
 }
 
 impl Binder {
-    fn add<'t, T>(&mut self, values: Vec<T>, sql_type: &str) -> String
+    pub(super) fn add<'t, T>(&mut self, values: Vec<T>, sql_type: &str) -> String
     where
         Vec<T>: sqlx::Encode<'t, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + 't,
     {
@@ -60,7 +60,7 @@ impl Statement {
         let mut binder = Binder::default();
         let mut parts = vec![lanes(&mut binder, batch)];
         let mut expects = Vec::new();
-        let blocks = [transactions, attempts, unbound, notes, allocations, lapses, settled, commands];
+        let blocks = [facts::first, facts::later, attempts, unbound, notes, allocations, lapses, settled, commands];
         for block in blocks {
             if let Some(block) = block(&mut binder, batch) {
                 parts.push(block.ctes);
@@ -84,16 +84,20 @@ SELECT i.lane, (SELECT map FROM ok)[i.lane] AS applied, i.lane IN (SELECT lane F
   EXISTS (SELECT FROM submitter_lease l WHERE l.submitter = i.submitter AND l.owner_node = i.node
     AND l.owner_process = i.process AND l.fencing_token = i.token AND l.expires_at > gapless_now()) AS held";
 
-struct Block {
-    what: &'static str,
-    ctes: String,
-    touched: &'static str,
-    planned: String,
+pub(super) struct Block {
+    pub(super) what: &'static str,
+    pub(super) ctes: String,
+    pub(super) touched: &'static str,
+    pub(super) planned: String,
 }
 
 /// How many rows are to be touched in the lanes that passed, for parts that do not keep their input.
-fn planned<T>(binder: &mut Binder, batch: &[&LaneChange], of: impl Fn(&LaneChange) -> &[T]) -> String {
-    let counts = binder.add(batch.iter().map(|change| of(change).len() as i64).collect(), "bigint");
+pub(super) fn planned(
+    binder: &mut Binder,
+    batch: &[&LaneChange],
+    of: impl Fn(&LaneChange) -> usize,
+) -> String {
+    let counts = binder.add(batch.iter().map(|change| of(change) as i64).collect(), "bigint");
     format!(
         "(SELECT coalesce(sum(n), 0)::bigint FROM unnest({counts}) WITH ORDINALITY AS p(n, lane) WHERE (SELECT map FROM ok)[p.lane])"
     )
@@ -143,7 +147,8 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
   FROM fence f WHERE c.submitter = f.submitter AND c.version = f.expected RETURNING f.lane
 ), ok AS MATERIALIZED (
   SELECT array_agg(i.lane IN (SELECT lane FROM cur) ORDER BY i.lane) AS map,
-    array_agg(int8send(i.event_id) ORDER BY i.lane) AS event_ids, array_agg(i.token ORDER BY i.lane) AS tokens
+    array_agg(int8send(i.event_id) ORDER BY i.lane) AS event_ids, array_agg(i.token ORDER BY i.lane) AS tokens,
+    array_agg((SELECT s.number FROM submitter s WHERE s.submitter = i.submitter) ORDER BY i.lane) AS numbers
   FROM input i
 ), told AS (
   INSERT INTO outbox_event (id, submitter, events)
@@ -154,7 +159,7 @@ fn lanes(binder: &mut Binder, batch: &[&LaneChange]) -> String {
 }
 
 /// (lane, submitter, item) for every item of a kind; lanes count from 1.
-fn each<'a, T>(
+pub(super) fn each<'a, T>(
     batch: &[&'a LaneChange],
     of: impl Fn(&'a LaneChange) -> &'a [T],
 ) -> Vec<(i64, &'a str, &'a T)> {
@@ -165,66 +170,18 @@ fn each<'a, T>(
     batch.iter().enumerate().flat_map(lane).collect()
 }
 
-/// A transaction leaves the queue or joins it in the write that changes its state.
-fn transactions(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
-    let writes = each(batch, |change| &change.writes().txs);
-    if writes.is_empty() {
-        return None;
-    }
-    let queued = |state: TxState| state == TxState::Queued;
-    let leave = writes.iter().any(|(_, _, write)| queued(write.from()) && !queued(write.facts().state));
-    let join = writes.iter().any(|(_, _, write)| !queued(write.from()) && queued(write.facts().state));
-    let rows = writes.iter().map(|(lane, submitter, write)| InTx::of(*lane, submitter, write)).collect();
-    let rows = binder.add::<InTx>(rows, "tx_write");
-    let planned = planned(binder, batch, |change| &change.writes().txs);
-    let returning = if leave || join { "m.submitter, m.ord, m.tx_id, t.from_state, t.state" } else { "1" };
-    let mut ctes = format!(
-        "tx_out AS (
-  UPDATE managed_tx m SET state = t.state, sub_state = t.sub_state, seq = t.seq, nonce = t.nonce,
-    tx_hash = t.tx_hash, mined_hash = t.mined_hash, mined_as = t.mined_as, block_number = t.block_number,
-    block_hash = t.block_hash, status = t.status, gas_used = t.gas_used, effective_gas_price = t.price::numeric,
-    contract_address = t.contract_address, mined_at = t.mined_at, failure_code = t.failure_code,
-    failure_reason = t.failure_reason, wait_reason = t.wait_reason, bound_at = t.bound_at, ended_at = t.ended_at,
-    amended = t.amended, updated_at = gapless_now(), fencing_token = (SELECT tokens FROM ok)[t.lane],
-    event_rows = CASE WHEN t.tells THEN m.event_rows || (SELECT event_ids FROM ok)[t.lane] ELSE m.event_rows END
-  FROM unnest({rows}) t
-  WHERE (SELECT map FROM ok)[t.lane] AND m.tx_id = t.tx_id AND (m.submitter = t.submitter) IS TRUE
-    AND m.state = t.from_state AND m.seq = t.from_seq
-  RETURNING {returning}
-)"
-    );
-    if leave {
-        ctes.push_str(
-            ", left_queue AS (
-  DELETE FROM tx_queue q USING tx_out o
-  WHERE o.from_state = 'QUEUED' AND o.state <> 'QUEUED' AND q.submitter = o.submitter AND q.ord = o.ord
-)",
-        );
-    }
-    if join {
-        ctes.push_str(
-            ", joined_queue AS (
-  INSERT INTO tx_queue (submitter, ord, tx_id)
-  SELECT submitter, ord, tx_id FROM tx_out WHERE from_state <> 'QUEUED' AND state = 'QUEUED'
-)",
-        );
-    }
-    Some(Block { what: "transactions", ctes, touched: "tx_out", planned })
-}
-
 fn attempts(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     let rows = each(batch, |change| &change.writes().attempts);
     if rows.is_empty() {
         return None;
     }
-    let rows =
-        rows.iter().map(|(lane, submitter, attempt)| InAttempt::of(*lane, submitter, attempt)).collect();
+    let rows = rows.iter().map(|(lane, _, attempt)| InAttempt::of(*lane, attempt)).collect();
     let rows = binder.add::<InAttempt>(rows, "attempt_write");
-    let planned = planned(binder, batch, |change| &change.writes().attempts);
+    let planned = planned(binder, batch, |change| change.writes().attempts.len());
     let ctes = format!(
         "attempt_out AS (
-  INSERT INTO tx_attempt (submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
-  SELECT submitter, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at FROM unnest({rows}) a
+  INSERT INTO tx_attempt (submitter_number, nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at)
+  SELECT (SELECT numbers FROM ok)[a.lane], nonce, n, tx_id, kind, route, hash, raw, fees, next_send_at FROM unnest({rows}) a
   WHERE (SELECT map FROM ok)[a.lane] RETURNING 1
 )"
     );
@@ -236,15 +193,13 @@ fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     if rows.is_empty() {
         return None;
     }
-    let columns = columns!(
-        binder, rows,
-        "bigint": |r| r.0, "text": |r| r.1.to_owned(), "bigint": |r| signed(r.2.0),
-    );
+    let columns = columns!(binder, rows, "bigint": |r| r.0, "bigint": |r| signed(r.2.0));
     let ctes = format!(
         "unbound_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce) WHERE (SELECT map FROM ok)[b.lane]
+  SELECT (SELECT numbers FROM ok)[b.lane] AS submitter_number, b.nonce
+  FROM unnest({columns}) AS b(lane, nonce) WHERE (SELECT map FROM ok)[b.lane]
 ), unbound_all AS (
-  DELETE FROM tx_attempt a USING unbound_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce RETURNING a.n
+  DELETE FROM tx_attempt a USING unbound_in b WHERE a.submitter_number = b.submitter_number AND a.nonce = b.nonce RETURNING a.n
 ), unbound_out AS (SELECT FROM unbound_all WHERE n = 0)"
     );
     Some(Block {
@@ -257,56 +212,48 @@ fn unbound(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
 
 /// Claims and refusals concern the same rows, and a row can be updated once per statement: merged.
 fn notes(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
-    type Note<'a> = (i64, &'a str, i64, i32, Option<OffsetDateTime>, Option<(String, String)>, bool);
-    let mut rows: BTreeMap<(i64, u64, u32), Note<'_>> = BTreeMap::new();
+    type Note = (i64, i64, i32, Option<OffsetDateTime>, Option<(String, String)>, bool);
+    let mut rows: BTreeMap<(i64, u64, u32), Note> = BTreeMap::new();
     for (i, change) in batch.iter().enumerate() {
         let lane = i as i64 + 1;
         let blank = |nonce: u64, n: u32| {
-            (
-                lane,
-                change.submitter().as_str(),
-                signed(nonce),
-                i32::try_from(n).unwrap_or(i32::MAX),
-                None,
-                None,
-                false,
-            )
+            (lane, signed(nonce), i32::try_from(n).unwrap_or(i32::MAX), None, None, false)
         };
         for claim in &change.writes().resends {
             let row =
                 rows.entry((lane, claim.nonce.0, claim.n)).or_insert_with(|| blank(claim.nonce.0, claim.n));
-            row.4 = Some(at(claim.next_send_at.as_micros()));
-            row.6 |= claim.sends;
+            row.3 = Some(at(claim.next_send_at.as_micros()));
+            row.5 |= claim.sends;
         }
         for note in &change.writes().refusals {
             let row = rows.entry((lane, note.nonce.0, note.n)).or_insert_with(|| blank(note.nonce.0, note.n));
-            row.5 = Some((note.refusal.code.as_str().to_owned(), note.refusal.text.as_str().to_owned()));
+            row.4 = Some((note.refusal.code.as_str().to_owned(), note.refusal.text.as_str().to_owned()));
         }
     }
     if rows.is_empty() {
         return None;
     }
-    let rows: Vec<Note<'_>> = rows.into_values().collect();
+    let rows: Vec<Note> = rows.into_values().collect();
     let columns = columns!(
         binder, rows,
         "bigint": |r| r.0,
-        "text": |r| r.1.to_owned(),
-        "bigint": |r| r.2,
-        "int": |r| r.3,
-        "timestamptz": |r| r.4,
-        "text": |r| r.5.as_ref().map(|refusal| refusal.0.clone()),
-        "text": |r| r.5.as_ref().map(|refusal| refusal.1.clone()),
-        "bool": |r| r.6,
+        "bigint": |r| r.1,
+        "int": |r| r.2,
+        "timestamptz": |r| r.3,
+        "text": |r| r.4.as_ref().map(|refusal| refusal.0.clone()),
+        "text": |r| r.4.as_ref().map(|refusal| refusal.1.clone()),
+        "bool": |r| r.5,
     );
     let ctes = format!(
         "note_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce, n, next_send_at, code, words, sends)
+  SELECT (SELECT numbers FROM ok)[b.lane] AS submitter_number, b.*
+  FROM unnest({columns}) AS b(lane, nonce, n, next_send_at, code, words, sends)
   WHERE (SELECT map FROM ok)[b.lane]
 ), note_out AS (
   UPDATE tx_attempt a SET next_send_at = coalesce(b.next_send_at, a.next_send_at),
     resends = a.resends + b.sends::int,
     refusal_code = coalesce(b.code, a.refusal_code), refusal_text = coalesce(b.words, a.refusal_text)
-  FROM note_in b WHERE a.submitter = b.submitter AND a.nonce = b.nonce AND a.n = b.n RETURNING 1
+  FROM note_in b WHERE a.submitter_number = b.submitter_number AND a.nonce = b.nonce AND a.n = b.n RETURNING 1
 )"
     );
     Some(Block {

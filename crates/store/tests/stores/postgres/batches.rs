@@ -132,7 +132,7 @@ async fn a_violated_check_costs_only_its_own_item() {
     let db = database().await;
     let store = open(&db.url, Duration::from_secs(10)).await;
     let (submitter, _) = stocked(&store, 1, 0).await;
-    sqlx::raw_sql("ALTER TABLE managed_tx ADD CONSTRAINT test_poison CHECK (request_id <> 'poison')")
+    sqlx::raw_sql("ALTER TABLE tx_request ADD CONSTRAINT test_poison CHECK (request_id <> 'poison')")
         .execute(&mut raw(&db.url).await)
         .await
         .unwrap();

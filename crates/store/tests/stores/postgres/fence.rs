@@ -181,9 +181,10 @@ async fn our_own_takeover_waits_too_and_renewals_do_not() {
 #[tokio::test]
 async fn the_plain_exists_form_lets_a_late_write_overwrite_the_new_owner() {
     const EXISTS_FORM: &str = "
-      UPDATE managed_tx SET sub_state = 'HELD', fencing_token = $2
-      WHERE tx_id = $1 AND EXISTS (SELECT 1 FROM submitter_lease l
-        WHERE l.submitter = managed_tx.submitter AND l.owner_node = 'a' AND l.fencing_token = $2
+      INSERT INTO tx_facts (tx_id, ord, seq, submitter_number, state, sub_state, fencing_token, event_rows)
+      SELECT m.tx_id, m.ord, m.seq, m.submitter_number, m.state, 'HELD', $2, '' FROM managed_tx m
+      WHERE m.tx_id = $1 AND EXISTS (SELECT 1 FROM submitter_lease l
+        WHERE l.submitter = m.submitter AND l.owner_node = 'a' AND l.fencing_token = $2
           AND l.expires_at > clock_timestamp())";
     for (form, takeover) in TAKEOVERS {
         let db = database().await;

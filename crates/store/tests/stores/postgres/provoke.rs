@@ -25,7 +25,7 @@ pub async fn all(seen: &Seen) {
     let mut observer = raw(&db.url).await;
 
     // Poison: a check that only this database has.
-    sqlx::raw_sql("ALTER TABLE managed_tx ADD CONSTRAINT test_poison CHECK (request_id <> 'poison')")
+    sqlx::raw_sql("ALTER TABLE tx_request ADD CONSTRAINT test_poison CHECK (request_id <> 'poison')")
         .execute(&mut observer)
         .await
         .unwrap();
@@ -45,7 +45,7 @@ pub async fn all(seen: &Seen) {
     trap.server_answered().await.unwrap();
 
     // Corrupt: a row that no binary of ours has written.
-    sqlx::raw_sql("UPDATE managed_tx SET payload = '{\"unheard\": true}'")
+    sqlx::raw_sql("UPDATE tx_request SET payload = '{\"unheard\": true}'")
         .execute(&mut observer)
         .await
         .unwrap();

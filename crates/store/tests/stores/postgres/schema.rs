@@ -70,7 +70,7 @@ async fn tables_can_live_in_a_schema_of_their_own() {
     let options = PostgresOptions { schema: "gapless".to_owned(), ..PostgresOptions::new(&db.url) };
     PostgresStore::migrate(&options).await.unwrap();
     super::stocked(&PostgresStore::open(&options).await.unwrap(), 1, 2).await;
-    let home: String = sqlx::query_scalar("SELECT schemaname FROM pg_tables WHERE tablename = 'managed_tx'")
+    let home: String = sqlx::query_scalar("SELECT schemaname FROM pg_tables WHERE tablename = 'tx_request'")
         .fetch_one(&mut raw(&db.url).await)
         .await
         .unwrap();
