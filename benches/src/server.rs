@@ -93,17 +93,10 @@ impl Server {
         self.cluster.dir().to_owned()
     }
 
-    /// The port it listens on.
+    /// The server itself.
     #[must_use]
-    pub fn port(&self) -> u16 {
-        self.cluster.port()
-    }
-
-    /// The folder of the programs that belong to this very server.
-    pub fn programs(&self) -> Result<PathBuf> {
-        let program = std::fs::read_link(format!("/proc/{}/exe", self.cluster.pid()?))
-            .context("finding the server's program")?;
-        program.parent().map(PathBuf::from).context("the server's program lies in no folder")
+    pub const fn cluster(&self) -> &PgCluster {
+        &self.cluster
     }
 
     /// Makes an empty database.

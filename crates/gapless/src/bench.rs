@@ -4,11 +4,13 @@
 //! What is compared is measured in the same run, each time on an equal fresh node: machines are noisy, and a figure from
 //! yesterday proves nothing.
 
+mod accept;
 mod accounts;
 mod ledger;
 mod load;
 mod options;
 mod parts;
+mod plot;
 mod proof;
 mod raw;
 mod report;
@@ -48,6 +50,9 @@ pub(crate) async fn run(options: &BenchOptions, json: bool) -> anyhow::Result<()
     if let Some(file) = &options.json_file {
         std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
     }
+    if let Some(file) = &options.plot {
+        std::fs::write(file, plot::svg(&report)).with_context(|| format!("writing {}", file.display()))?;
+    }
     if json {
         println!("{text}");
     } else {
@@ -71,9 +76,10 @@ struct Bench<'a> {
 
 async fn measured(options: &BenchOptions) -> anyhow::Result<Report> {
     let cases = cases(options);
-    let server = if cases.iter().any(|case| case.store == StoreKind::Postgres) {
-        eprintln!("starting PostgreSQL …");
-        Some(Server::start().await?)
+    let word = SystemClock.draw().simple().to_string();
+    let accept = options.wants(Scenario::Accept);
+    let server = if options.store.contains(&StoreKind::Postgres) && (accept || !cases.is_empty()) {
+        Some(Server::start(options.database.as_deref(), &word).await?)
     } else {
         None
     };
@@ -82,7 +88,7 @@ async fn measured(options: &BenchOptions) -> anyhow::Result<Report> {
         block_seconds: options.block_time,
         ..Report::default()
     };
-    let mut bench = Bench { options, word: SystemClock.draw().to_string(), server, report };
+    let mut bench = Bench { options, word, server, report };
     if options.wants(Scenario::Raw) && !options.wants(Scenario::Pipelined) {
         bench.raw().await;
     }
@@ -91,6 +97,14 @@ async fn measured(options: &BenchOptions) -> anyhow::Result<Report> {
             bench.raw().await;
         }
         bench.through(case).await;
+    }
+    if accept {
+        for store in &options.store {
+            bench.accept(*store).await;
+        }
+    }
+    if let Some(server) = &bench.server {
+        server.tidy().await?;
     }
     bench.report.compare();
     Ok(bench.report)
@@ -133,7 +147,7 @@ impl Bench<'_> {
 
     async fn through(&mut self, case: Case) {
         let Case { mode, store, submitters, count } = case;
-        let what = format!("{mode}, {store:?}, {submitters} submitters");
+        let what = format!("{mode}, {}, {submitters} submitters", store.name());
         let bar = bar(&what, count, "CONFIRMED");
         let measured = through::measure(self.options, case, &self.word, self.server.as_mut(), &bar).await;
         bar.finish_and_clear();
@@ -141,6 +155,23 @@ impl Bench<'_> {
             Ok(outcome) => {
                 eprintln!("{what}: {:.0} CONFIRMED/s", outcome.confirmed_per_second);
                 self.report.runs.push(outcome);
+            }
+            Err(error) => self.failed(what, &error),
+        }
+    }
+
+    async fn accept(&mut self, store: StoreKind) {
+        let what = format!("accept, {}", store.name());
+        let bar = bar(&what, self.options.count, "accepted");
+        let measured = accept::measure(self.options, store, &self.word, self.server.as_mut(), &bar).await;
+        bar.finish_and_clear();
+        match measured {
+            Ok(found) => {
+                for found in found {
+                    let per_post = found.per_post;
+                    eprintln!("{what}, {per_post} per POST: {:.0} accepted/s", found.accepted_per_second);
+                    self.report.accept.push(found);
+                }
             }
             Err(error) => self.failed(what, &error),
         }

@@ -9,8 +9,11 @@ mod binaries;
 mod cluster;
 mod counted;
 mod options;
+mod pgbench;
 mod template;
 
+pub use admin::run_at;
 pub use cluster::PgCluster;
 pub use options::PgOptions;
+pub use pgbench::Inserts;
 pub use template::TestDb;

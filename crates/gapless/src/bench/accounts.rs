@@ -20,9 +20,14 @@ pub(super) struct Account {
 /// A million ether, in wei: enough for any window of any node that gives its coin away.
 const FUNDS: &str = "0xd3c21bcecceda1000000";
 
-/// Makes and funds so many accounts. Another word gives others, whose nonces begin at zero.
+/// Draws so many accounts. Another word gives others, whose nonces begin at zero.
+pub(super) fn draw(word: &str, count: u64) -> anyhow::Result<Vec<Account>> {
+    (0..count).map(|number| account(word, number)).collect()
+}
+
+/// Draws and funds so many accounts.
 pub(super) async fn make(word: &str, count: u64, chain: &Ledger) -> anyhow::Result<Vec<Account>> {
-    let accounts = (0..count).map(|number| account(word, number)).collect::<anyhow::Result<Vec<_>>>()?;
+    let accounts = draw(word, count)?;
     let funding: Vec<_> =
         accounts.iter().map(|account| ("anvil_setBalance", json!([account.address, FUNDS]))).collect();
     chain.batch::<serde_json::Value>(&funding).await?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,6 +21,8 @@ use super::scrape::Scrape;
 
 /// How often the node is asked for its counters.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often a submitter is asked for, at the end.
+const SHORTLY: Duration = Duration::from_millis(10);
 const CONFIRMED: &str = "gapless_finality_total{result=\"confirmed\"}";
 
 /// What to post, and how.
@@ -29,12 +31,16 @@ pub(super) struct Plan {
     pub(super) url: String,
     /// Requests are dealt out to these in turn.
     pub(super) submitters: Vec<String>,
+    /// The first request's number.
+    pub(super) first: u64,
     pub(super) count: u64,
-    /// Requests in one call of the batch endpoint.
-    pub(super) batch: u64,
+    /// Requests in one call of the batch endpoint; none for a call each.
+    pub(super) batch: Option<u64>,
     pub(super) connections: usize,
     /// The longest it may take.
     pub(super) seconds: u64,
+    /// Whether to wait until everything is CONFIRMED.
+    pub(super) to_the_end: bool,
 }
 
 /// How it went.
@@ -52,7 +58,7 @@ pub(super) struct Loaded {
 /// What the process says as it goes, a line each.
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
-    Confirmed(u64),
+    Reached(u64),
     Done(Loaded),
 }
 
@@ -86,7 +92,7 @@ pub(super) async fn drive(plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Load
     let mut done = None;
     while let Some(line) = lines.next_line().await? {
         match serde_json::from_str(&line).with_context(|| format!("the load said `{line}`"))? {
-            Said::Confirmed(count) => bar.set_position(count),
+            Said::Reached(count) => bar.set_position(count),
             Said::Done(loaded) => done = Some(loaded),
         }
     }
@@ -118,31 +124,41 @@ async fn carry_out(plan: Plan) -> anyhow::Result<Loaded> {
     let deadline = began + Duration::from_secs(plan.seconds);
     let mut posting = JoinSet::new();
     for _ in 0..plan.connections {
-        let (http, url) = (http.clone(), format!("{}/api/v1/tx/batch", plan.url));
+        let (http, single) = (http.clone(), plan.batch.is_none());
+        let url = format!("{}/api/v1/tx{}", plan.url, if single { "" } else { "/batch" });
         let (bodies, next, accepted) = (bodies.clone(), next.clone(), accepted.clone());
         posting.spawn(async move {
             let mut took = Vec::new();
             while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let asked = Instant::now();
-                let count = post(&http, &url, body.clone()).await?;
+                let count = post(&http, &url, body.clone(), single).await?;
                 took.push(asked.elapsed());
                 accepted.fetch_add(count, Ordering::Relaxed);
             }
             anyhow::Ok((took, began.elapsed()))
         });
     }
-    let all = plan.count as f64;
     let watching = async {
         loop {
             tokio::time::sleep(LOOK).await;
-            let confirmed = Scrape::of(&http, &plan.url).await?.at(CONFIRMED) - before;
-            say(&Said::Confirmed(confirmed as u64))?;
-            if confirmed >= all {
-                return anyhow::Ok(began.elapsed());
+            let accepted = accepted.load(Ordering::Relaxed);
+            let reached = if plan.to_the_end {
+                (Scrape::of(&http, &plan.url).await?.at(CONFIRMED) - before) as u64
+            } else {
+                accepted
+            };
+            say(&Said::Reached(reached))?;
+            if reached >= plan.count {
+                let at = began.elapsed();
+                return if plan.to_the_end {
+                    stored(&http, &plan, began, deadline).await.map(|late| late.unwrap_or(at))
+                } else {
+                    anyhow::Ok(at)
+                };
             }
             if Instant::now() >= deadline {
-                let accepted = accepted.load(Ordering::Relaxed);
-                bail!("after {} s {accepted} of {all} are accepted, and {confirmed} CONFIRMED", plan.seconds);
+                let (all, doing) = (plan.count, if plan.to_the_end { "CONFIRMED" } else { "accepted" });
+                bail!("after {} s {accepted} of {all} are accepted, {reached} {doing}", plan.seconds);
             }
         }
     };
@@ -166,6 +182,32 @@ async fn carry_out(plan: Plan) -> anyhow::Result<Loaded> {
     })
 }
 
+/// Counters move a moment before the write they tell of. Waits until every submitter's slots are resolved in the store;
+/// when that was, unless it was so at the first look.
+async fn stored(
+    http: &reqwest::Client,
+    plan: &Plan,
+    began: Instant,
+    deadline: Instant,
+) -> anyhow::Result<Option<Duration>> {
+    let mut late = None;
+    for (at, submitter) in plan.submitters.iter().enumerate() {
+        let expected = (at as u64..plan.count).step_by(plan.submitters.len()).count() as u64;
+        let url = format!("{}/api/v1/submitters/{submitter}", plan.url);
+        loop {
+            let view: Value = http.get(&url).send().await?.error_for_status()?.json().await?;
+            let resolved = view["resolved"].as_u64().unwrap_or_default();
+            if resolved >= expected {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "{resolved} of {expected} slots of {submitter} are resolved");
+            tokio::time::sleep(SHORTLY).await;
+            late = Some(began.elapsed());
+        }
+    }
+    Ok(late)
+}
+
 /// The time within which a share of the sorted times lies.
 fn share_of(sorted: &[Duration], share: f64) -> Duration {
     let at = (sorted.len() as f64 * share).ceil() as usize;
@@ -181,22 +223,28 @@ fn bodies(plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
             "payload": { "to": SINK, "data": mark(request), "gasLimit": GAS.to_string() },
         })
     };
-    ensure!(!plan.submitters.is_empty() && plan.batch > 0, "a plan without submitters or with empty batches");
-    let starts = (0..plan.count).step_by(usize::try_from(plan.batch)?);
-    starts
-        .map(|start| {
-            let items: Vec<_> = (start..(start + plan.batch).min(plan.count)).map(item).collect();
-            Ok(serde_json::to_vec(&json!({ "items": items }))?)
-        })
-        .collect()
+    ensure!(!plan.submitters.is_empty() && plan.batch != Some(0), "no submitters, or empty batches");
+    let end = plan.first + plan.count;
+    let Some(batch) = plan.batch else {
+        return (plan.first..end).map(|request| Ok(serde_json::to_vec(&item(request))?)).collect();
+    };
+    let body = |start: u64| {
+        let items: Vec<_> = (start..(start + batch).min(end)).map(item).collect();
+        Ok(serde_json::to_vec(&json!({ "items": items }))?)
+    };
+    (plan.first..end).step_by(usize::try_from(batch)?).map(body).collect()
 }
 
-/// Posts a batch; how many it accepted, which must be all.
-async fn post(http: &reqwest::Client, url: &str, body: Vec<u8>) -> anyhow::Result<u64> {
+/// Posts one request or a batch; how many were accepted, which must be all.
+async fn post(http: &reqwest::Client, url: &str, body: Vec<u8>, single: bool) -> anyhow::Result<u64> {
     let request = http.post(url).header("content-type", "application/json").body(body);
-    let response = request.send().await.context("posting a batch")?;
-    let (status, bytes) = (response.status(), response.bytes().await.context("posting a batch")?);
+    let response = request.send().await.context("posting")?;
+    let (status, bytes) = (response.status(), response.bytes().await.context("posting")?);
     ensure!(status.is_success(), "HTTP {status}: {}", String::from_utf8_lossy(&bytes));
+    if single {
+        ensure!(status == 202, "a request got {status}");
+        return Ok(1);
+    }
     let answer: BatchAnswer = serde_json::from_slice(&bytes).context("reading the answer to a batch")?;
     match answer.items.iter().find(|item| item.status != 202) {
         Some(item) => bail!("a request got {}: {}", item.status, item.detail.as_deref().unwrap_or_default()),

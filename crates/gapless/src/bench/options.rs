@@ -14,6 +14,8 @@ pub(crate) enum Scenario {
     Pipelined,
     /// One transaction in flight per submitter
     Strict,
+    /// HTTP only, 64 connections, beside pgbench
+    Accept,
     /// All of them
     All,
 }
@@ -26,6 +28,16 @@ pub(crate) enum StoreKind {
     Postgres,
     /// A SQLite file
     Sqlite,
+}
+
+impl StoreKind {
+    /// As it is written.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Sqlite => "sqlite",
+        }
+    }
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -70,9 +82,21 @@ pub(crate) struct BenchOptions {
     #[arg(long, value_name = "URL")]
     pub(super) rpc: Option<String>,
 
+    /// A PostgreSQL database of yours, instead of a server for the run: schemas named gapless_bench_… come and go
+    #[arg(long, env = "GAPLESS_BENCH_DATABASE", hide_env_values = true, value_name = "URL")]
+    pub(super) database: Option<String>,
+
+    /// Register so many submitters that do nothing
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100_000), value_name = "N")]
+    pub(super) idle_submitters: u64,
+
     /// Write the figures as JSON to a file as well
     #[arg(long, value_name = "FILE")]
     pub(super) json_file: Option<PathBuf>,
+
+    /// Draw the figures
+    #[arg(long, value_name = "FILE.svg")]
+    pub(super) plot: Option<PathBuf>,
 }
 
 impl BenchOptions {

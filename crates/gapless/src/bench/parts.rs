@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use gapless_store::postgres::{PostgresOptions, PostgresStore};
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::cpu::{self, CpuSample};
-use gapless_testkit::postgres::{PgCluster, PgOptions};
+use gapless_testkit::postgres::{PgCluster, PgOptions, run_at};
 
 use super::options::{BenchOptions, StoreKind};
 
@@ -17,7 +17,7 @@ const BLOCK_GAS: &str = "100000000000";
 /// The node a measurement talks to.
 pub(super) enum Chain {
     /// Started for it.
-    Fresh(Anvil),
+    Fresh(Box<Anvil>),
     /// Somebody else's.
     Given(String),
 }
@@ -33,7 +33,8 @@ impl Chain {
             extra_args: vec!["--gas-limit".to_owned(), BLOCK_GAS.to_owned()],
             ..AnvilOptions::default()
         };
-        Ok(Self::Fresh(Anvil::start(anvil).await.context("starting a local chain (anvil)")?))
+        let anvil = Anvil::start(anvil).await.context("starting a local chain (anvil)")?;
+        Ok(Self::Fresh(Box::new(anvil)))
     }
 
     pub(super) fn url(&self) -> String {
@@ -54,14 +55,21 @@ impl Chain {
 
 /// The run's PostgreSQL server.
 pub(super) struct Server {
-    cluster: PgCluster,
+    place: Place,
     databases: u32,
+}
+
+enum Place {
+    /// Started for the run.
+    Fresh(Box<PgCluster>),
+    /// A database of somebody's server, in which every measurement gets a schema of its own.
+    Given { url: String, word: String },
 }
 
 /// Where one measurement's transactions are stored.
 pub(super) struct Database<'a> {
-    pub(super) kind: StoreKind,
     pub(super) url: String,
+    pub(super) schema: String,
     server: Option<(&'a PgCluster, String)>,
 }
 
@@ -73,31 +81,71 @@ pub(super) struct ServerSample {
 
 impl Server {
     /// A new cluster with fsync on that counts statements, with room for WAL so that no checkpoint hits one
-    /// measurement and spares another.
-    pub(super) async fn start() -> anyhow::Result<Self> {
+    /// measurement and spares another; or the given one.
+    pub(super) async fn start(given: Option<&str>, word: &str) -> anyhow::Result<Self> {
+        if let Some(url) = given {
+            let word = word.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+            return Ok(Self { place: Place::Given { url: url.to_owned(), word }, databases: 0 });
+        }
         let options = PgOptions { fsync: true, ..PgOptions::default() };
         let options =
             options.set("shared_buffers", "256MB").set("max_wal_size", "4GB").counting_statements()?;
         let cluster = PgCluster::start(options).await.context("starting PostgreSQL")?;
-        Ok(Self { cluster, databases: 0 })
+        Ok(Self { place: Place::Fresh(Box::new(cluster)), databases: 0 })
     }
 
-    /// A new migrated database.
-    pub(super) async fn database(&mut self) -> anyhow::Result<Database<'_>> {
-        let name = format!("bench_{}", self.databases);
+    /// A new migrated database, or schema.
+    async fn database(&mut self) -> anyhow::Result<Database<'_>> {
+        let number = self.databases;
         self.databases += 1;
-        self.cluster.admin(&[format!("CREATE DATABASE {name}"), "CHECKPOINT".to_owned()]).await?;
-        let url = self.cluster.url(&name);
-        PostgresStore::migrate(&PostgresOptions::new(&url)).await.context("migrating the database")?;
-        Ok(Database { kind: StoreKind::Postgres, url, server: Some((&self.cluster, name)) })
+        let database = match &self.place {
+            Place::Fresh(cluster) => {
+                let name = format!("bench_{number}");
+                cluster.admin(&[format!("CREATE DATABASE {name}"), "CHECKPOINT".to_owned()]).await?;
+                let url = cluster.url(&name);
+                Database { url, schema: "public".to_owned(), server: Some((cluster, name)) }
+            }
+            Place::Given { url, word } => {
+                let schema = schema(word, number);
+                run_at(url, &format!("CREATE SCHEMA {schema}")).await?;
+                Database { url: url.clone(), schema, server: None }
+            }
+        };
+        let options =
+            PostgresOptions { schema: database.schema.clone(), ..PostgresOptions::new(&database.url) };
+        PostgresStore::migrate(&options).await.context("migrating the database")?;
+        Ok(database)
+    }
+
+    /// Takes back what was made on somebody's server.
+    pub(super) async fn tidy(&self) -> anyhow::Result<()> {
+        let Place::Given { url, word } = &self.place else { return Ok(()) };
+        for number in 0..self.databases {
+            run_at(url, &format!("DROP SCHEMA IF EXISTS {} CASCADE", schema(word, number))).await?;
+        }
+        Ok(())
     }
 }
 
-impl Database<'_> {
-    /// A file in a folder.
-    pub(super) fn file(folder: &Path) -> Self {
-        let url = format!("sqlite://{}", folder.join("gapless.db").display());
-        Self { kind: StoreKind::Sqlite, url, server: None }
+fn schema(word: &str, number: u32) -> String {
+    format!("gapless_bench_{word}_{number}")
+}
+
+impl<'a> Database<'a> {
+    /// A database of its own on the server, or a file in a folder.
+    pub(super) async fn make(
+        store: StoreKind,
+        server: Option<&'a mut Server>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        match (store, server) {
+            (StoreKind::Postgres, Some(server)) => server.database().await,
+            (StoreKind::Postgres, None) => bail!("there is no PostgreSQL server"),
+            (StoreKind::Sqlite, _) => {
+                let url = format!("sqlite://{}", folder.join("gapless.db").display());
+                Ok(Self { url, schema: "public".to_owned(), server: None })
+            }
+        }
     }
 
     /// Reads the meters; none without a server of our own.
@@ -105,6 +153,12 @@ impl Database<'_> {
         let Some((cluster, name)) = &self.server else { return Ok(None) };
         let statements = cluster.statements(name).await?;
         Ok(Some(ServerSample { cpu: CpuSample::take(cluster.pid()?, &[])?, statements }))
+    }
+
+    /// Single-row inserts per second by pgbench, beside our tables; none without a server of our own.
+    pub(super) async fn pgbench(&self, clients: u32, seconds: u64) -> anyhow::Result<Option<f64>> {
+        let Some((cluster, name)) = &self.server else { return Ok(None) };
+        Ok(Some(cluster.pgbench_inserts(name, clients, seconds).await?.per_second))
     }
 }
 

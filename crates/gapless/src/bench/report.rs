@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::accept::Accepted;
 use super::raw::RawTry;
 use super::through::Outcome;
 
@@ -22,6 +23,7 @@ pub(super) struct Report {
     pub(super) raw_per_second: Option<f64>,
     pub(super) raw: Vec<RawTry>,
     pub(super) runs: Vec<Outcome>,
+    pub(super) accept: Vec<Accepted>,
     pub(super) failed: Vec<Failed>,
 }
 
@@ -36,21 +38,26 @@ impl Report {
 
     /// The tables.
     pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        if !self.raw.is_empty() {
-            let rows = self.raw.iter().map(raw_row).collect();
-            text += &table(&["raw: senders", "transactions", "mined/s", "node CPU ms/tx"], rows);
-        }
-        if !self.runs.is_empty() {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text += &table(&HEAD, self.runs.iter().map(run_row).collect());
-        }
-        text
+        let raw = table(&RAW_HEAD, self.raw.iter().map(raw_row).collect());
+        let runs = table(&HEAD, self.runs.iter().map(run_row).collect());
+        let accept = table(&ACCEPT_HEAD, self.accept.iter().map(accept_row).collect());
+        let tables: Vec<String> = [raw, runs, accept].into_iter().flatten().collect();
+        tables.join("\n")
     }
 }
 
+const RAW_HEAD: [&str; 4] = ["raw: senders", "transactions", "mined/s", "node CPU ms/tx"];
+const ACCEPT_HEAD: [&str; 9] = [
+    "accept",
+    "per POST",
+    "connections",
+    "requests",
+    "accepted/s",
+    "of pgbench",
+    "POST ms p50/p99",
+    "CPU ms/request: gapless",
+    "postgres",
+];
 const HEAD: [&str; 17] = [
     "mode",
     "store",
@@ -84,7 +91,7 @@ fn run_row(run: &Outcome) -> Vec<String> {
     let cpu = run.cpu_ms_per_tx;
     vec![
         run.mode.to_owned(),
-        format!("{:?}", run.store).to_lowercase(),
+        run.store.name().to_owned(),
         run.submitters.to_string(),
         run.transactions.to_string(),
         format!("{:.0}", run.accepted_per_second),
@@ -103,6 +110,20 @@ fn run_row(run: &Outcome) -> Vec<String> {
     ]
 }
 
+fn accept_row(accepted: &Accepted) -> Vec<String> {
+    vec![
+        accepted.store.name().to_owned(),
+        accepted.per_post.to_string(),
+        accepted.connections.to_string(),
+        accepted.requests.to_string(),
+        format!("{:.0}", accepted.accepted_per_second),
+        figure(accepted.ratio_to_pgbench, 2),
+        format!("{:.1}/{:.1}", accepted.post_p50_ms, accepted.post_p99_ms),
+        format!("{:.3}", accepted.gapless_cpu_ms_per_request),
+        figure(accepted.postgres_cpu_ms_per_request, 3),
+    ]
+}
+
 fn figure(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
@@ -111,15 +132,18 @@ fn bound(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("≤{value}"))
 }
 
-/// Columns as wide as their widest cell; names to the left of the first, figures to the right.
-fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+/// Columns as wide as their widest cell; none without rows.
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> Option<String> {
+    if rows.is_empty() {
+        return None;
+    }
     let mut lines = vec![head.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let cell = |(cell, width): (&String, &usize)| format!("{cell:>width$}");
     let line = |line: &Vec<String>| line.iter().zip(&widths).map(cell).collect::<Vec<_>>().join("  ") + "\n";
-    lines.iter().map(line).collect()
+    Some(lines.iter().map(line).collect())
 }
 
 #[cfg(test)]
@@ -129,6 +153,7 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = vec![vec!["1".to_owned(), "≤0.1".to_owned()], vec!["100".to_owned(), "x".to_owned()]];
-        assert_eq!(table(&["a", "b"], rows), "  a     b\n  1  ≤0.1\n100     x\n");
+        assert_eq!(table(&["a", "b"], rows).unwrap(), "  a     b\n  1  ≤0.1\n100     x\n");
+        assert_eq!(table(&["a"], vec![]), None);
     }
 }

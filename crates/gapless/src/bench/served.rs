@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use alloy_primitives::{Address, keccak256};
 use anyhow::Context;
 use gapless_testkit::cpu;
 use gapless_testkit::process::{Guarded, Launch, ScratchDir, free_port};
+use serde_json::json;
 
 use super::accounts::Account;
 use super::parts::Database;
@@ -77,6 +79,18 @@ impl Served {
         Scrape::of(&self.http, &self.url).await
     }
 
+    /// Makes so many submitters known that nobody uses.
+    pub(super) async fn register(&self, chain: &str, word: &str, count: u64) -> anyhow::Result<()> {
+        for number in 0..count {
+            let hash = keccak256(format!("{word} idle {number}"));
+            let address = Address::from_slice(&hash[12..]);
+            let body = json!({ "submitter": format!("{chain}:{address}") });
+            let answer = self.http.post(format!("{}/api/v1/submitters", self.url)).json(&body).send().await?;
+            answer.error_for_status().context("registering an idle submitter")?;
+        }
+        Ok(())
+    }
+
     /// The last lines of its log.
     pub(super) fn log(&self) -> String {
         self.process.log_tail()
@@ -85,9 +99,9 @@ impl Served {
 
 fn configuration(folder: &ScratchDir, port: u16, setup: &Setup<'_>) -> anyhow::Result<String> {
     let Setup { chain, rpc, mode, window, confirmations, queue, .. } = setup;
-    let store = &setup.database.url;
+    let (store, schema) = (&setup.database.url, &setup.database.schema);
     let mut text = format!(
-        "[node]\nid = \"bench\"\ndrain_timeout = \"5s\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n[store]\nurl = \"{store}\"\n\
+        "[node]\nid = \"bench\"\ndrain_timeout = \"5s\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n[store]\nurl = \"{store}\"\nschema = \"{schema}\"\n\
          [limits]\nqueued_per_submitter = {queue}\n[confirmations]\nrequired = {confirmations}\n\
          [nonce]\nmode = \"{mode}\"\nmax_in_flight = {window}\n[[chains]]\nid = \"{chain}\"\nrpc = [\"{rpc}\"]\n"
     );

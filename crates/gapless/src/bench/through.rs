@@ -91,11 +91,7 @@ pub(super) async fn measure(
         accounts::make(&format!("{word} {mode} {store:?} {submitters}"), submitters, &ledger).await?;
     let addresses: Vec<Address> = accounts.iter().map(|account| account.address).collect();
     let folder = ScratchDir::new("gapless-bench-", None)?;
-    let database = match (store, server) {
-        (StoreKind::Postgres, Some(server)) => server.database().await?,
-        (StoreKind::Postgres, None) => anyhow::bail!("there is no PostgreSQL server"),
-        (StoreKind::Sqlite, _) => Database::file(folder.path()),
-    };
+    let database = Database::make(store, server, folder.path()).await?;
     let setup = Setup {
         chain: &id,
         rpc: &rpc,
@@ -107,13 +103,16 @@ pub(super) async fn measure(
         queue: count.max(100_000),
     };
     let node = Served::start(folder, &setup).await?;
+    node.register(&id, word, options.idle_submitters).await?;
     let plan = Plan {
         url: node.url().to_owned(),
         submitters: addresses.iter().map(|address| format!("{id}:{address}")).collect(),
+        first: 0,
         count,
-        batch: BATCH,
+        batch: Some(BATCH),
         connections: CONNECTIONS,
         seconds: options.seconds,
+        to_the_end: true,
     };
 
     let before = Sample::take(&node, &database, &chain).await?;
@@ -134,7 +133,7 @@ pub(super) async fn measure(
     let servers = before.server.as_ref().zip(after.server.as_ref());
     Ok(Outcome {
         mode,
-        store: database.kind,
+        store,
         submitters,
         transactions: count,
         window: if mode == "strict" { 1 } else { options.window },

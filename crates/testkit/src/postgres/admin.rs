@@ -26,9 +26,22 @@ impl PgCluster {
         connection.close().await.map_err(Error::sql("closing the administrative connection"))
     }
 
+    /// Runs a statement in one of its databases.
+    pub async fn run_in(&self, database: &str, statement: &str) -> Result<()> {
+        run_at(&self.url(database), statement).await
+    }
+
     pub(super) async fn admin_connection(&self) -> Result<PgConnection> {
         self.connect_options("postgres").connect().await.map_err(Error::sql("connecting to the test cluster"))
     }
+}
+
+/// Runs a statement in the database at a URL, of whatever server.
+pub async fn run_at(url: &str, statement: &str) -> Result<()> {
+    let connecting = PgConnection::connect(url).await;
+    let mut connection = connecting.map_err(Error::sql("connecting to the database"))?;
+    run(&mut connection, statement).await?;
+    connection.close().await.map_err(Error::sql("closing the connection"))
 }
 
 pub(super) async fn run(connection: &mut PgConnection, statement: &str) -> Result<()> {
