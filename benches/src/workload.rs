@@ -141,7 +141,7 @@ impl Workload {
     }
 
     fn tracked(&self, item: &NewTx, answer: &Accepted) -> Result<Tracked> {
-        let Accepted::New { order } = answer else { bail!("a new request was answered {answer:?}") };
+        let Accepted::New { order, .. } = answer else { bail!("a new request was answered {answer:?}") };
         let owned = |lane: &Lane| *lane.grant.submitter() == item.submitter;
         let lane = self.lanes.iter().position(owned).context("a request of no lane of ours")?;
         let at = Timestamp::from_micros(1_700_000_000_000_000);

@@ -88,6 +88,8 @@ pub enum Accepted {
     New {
         /// Its place in the order.
         order: Order,
+        /// When, by the store's clock.
+        at: Timestamp,
     },
     /// It was accepted before; here it is.
     Known(Box<TxRecord>),
@@ -307,6 +309,13 @@ pub struct TxRecord {
 }
 
 impl TxRecord {
+    /// What was just accepted.
+    #[must_use]
+    pub const fn accepted(request: NewTx, order: Order, at: Timestamp) -> Self {
+        let facts = TxFacts::accepted();
+        Self { request, order, created_at: at, facts, updated_at: at, fencing_token: None }
+    }
+
     /// Its id.
     #[must_use]
     pub const fn tx_id(&self) -> TxId {

@@ -1,25 +1,21 @@
 //! Accepting with natural group commit: what arrives while one commit runs goes into the next.
 //!
-//! A caller's group is never torn apart: it is one part of one accept call. What was accepted is read back by a
-//! second service, many at once and while the next commit runs, because only the store knows the time it wrote down.
+//! A caller's group is never torn apart: it is one part of one accept call.
 
 use std::sync::Arc;
 
-use gapless_core::ids::{Order, TxId};
 use gapless_core::limits::MAX_ACCEPT_BATCH;
 use gapless_core::ports::store::{Store, StoreError, StoreResult};
-use gapless_core::record::{Accepted, NewTx, TxRecord};
+use gapless_core::record::{Accepted, NewTx};
 use gapless_core::submitter::SubmitterId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::batcher::{Answerer, Batcher};
 use crate::points::{Point, Points};
-use crate::readback;
 
-type Answer = StoreResult<Accepted>;
+/// What became of a request, and the request.
+type Answer = StoreResult<(Accepted, NewTx)>;
 type Group = (Vec<NewTx>, OwnedSemaphorePermit);
-type Places = Vec<(TxId, Order)>;
-type Records = StoreResult<Vec<Option<TxRecord>>>;
 
 /// Items that may be with the store or wait for it: one call's worth each.
 const ROOM: usize = 2 * MAX_ACCEPT_BATCH;
@@ -28,28 +24,22 @@ const ROOM: usize = 2 * MAX_ACCEPT_BATCH;
 #[derive(Clone)]
 pub struct Intake {
     groups: Batcher<Group, Vec<Answer>>,
-    places: Batcher<Places, Records>,
     room: Arc<Semaphore>,
 }
 
-/// The services behind it.
-pub struct IntakeService {
-    groups: Answerer<Group, Vec<Answer>>,
-    places: Answerer<Places, Records>,
-}
+/// The service behind it.
+pub struct IntakeService(Answerer<Group, Vec<Answer>>);
 
 fn stopped() -> StoreError {
     StoreError::Unavailable("this node is stopping".into())
 }
 
 impl Intake {
-    /// An intake and its services.
+    /// An intake and its service.
     #[must_use]
     pub fn new() -> (Self, IntakeService) {
-        let (groups, group_answers) = Batcher::new(MAX_ACCEPT_BATCH);
-        let (places, place_answers) = Batcher::new(MAX_ACCEPT_BATCH);
-        let room = Arc::new(Semaphore::new(ROOM));
-        (Self { groups, places, room }, IntakeService { groups: group_answers, places: place_answers })
+        let (groups, answerer) = Batcher::new(MAX_ACCEPT_BATCH);
+        (Self { groups, room: Arc::new(Semaphore::new(ROOM)) }, IntakeService(answerer))
     }
 
     /// Accepts a group of requests in one call, in its order, together with whatever else waits. One answer each.
@@ -68,21 +58,12 @@ impl Intake {
         };
         self.groups.ask((items, permit)).await.unwrap_or_else(|| vec![Err(stopped()); given])
     }
-
-    /// What was accepted, as it is stored by now.
-    pub async fn read_back(&self, places: Places) -> Records {
-        if places.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.places.ask(places).await.unwrap_or_else(|| Err(stopped()))
-    }
 }
 
 impl IntakeService {
     /// Runs until every intake is dropped. `work` hears of submitters that have something new.
     pub async fn run(self, store: Arc<dyn Store>, work: mpsc::Sender<SubmitterId>, points: Points) {
-        let reader = store.clone();
-        let accepting = self.groups.run(move |groups| {
+        let accepting = self.0.run(move |groups| {
             let (store, work, points) = (store.clone(), work.clone(), points.clone());
             Box::pin(async move {
                 let mut answers = Vec::with_capacity(groups.len());
@@ -92,11 +73,7 @@ impl IntakeService {
                 answers
             })
         });
-        let reading = self.places.run(move |groups| {
-            let store = reader.clone();
-            Box::pin(async move { readback::read(store.as_ref(), groups).await })
-        });
-        tokio::join!(accepting, reading);
+        accepting.await;
     }
 }
 
@@ -130,12 +107,12 @@ async fn accept(
     let (items, _permits): (Vec<Vec<NewTx>>, Vec<OwnedSemaphorePermit>) = groups.into_iter().unzip();
     let items: Vec<NewTx> = items.into_iter().flatten().collect();
     let answers: Vec<Answer> = match store.accept(&items).await {
-        Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+        Ok(outcomes) => outcomes.into_iter().zip(items).map(Ok).collect(),
         Err(error) => vec![Err(error); items.len()],
     };
     let mut told = std::collections::BTreeSet::new();
-    for (item, answer) in items.iter().zip(&answers) {
-        if matches!(answer, Ok(Accepted::New { .. })) {
+    for (outcome, item) in answers.iter().flatten() {
+        if matches!(outcome, Accepted::New { .. }) {
             points.reach(Point::AfterAcceptCommit);
             if told.insert(&item.submitter) {
                 // A full channel means that the keeper is busy claiming; its sweep finds what is dropped here.

@@ -27,7 +27,6 @@ pub mod names;
 pub mod nonces;
 pub mod points;
 pub mod policies;
-mod readback;
 pub mod registry;
 pub mod settings;
 pub mod stuck;

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gapless_core::ids::{Order, RequestId, Scope, TxId};
+use gapless_core::ids::{RequestId, Scope, TxId};
 use gapless_core::intent::Intent;
-use gapless_core::record::{Accepted, Metadata, NewTx};
+use gapless_core::ports::store::StoreResult;
+use gapless_core::record::{Accepted, Metadata, NewTx, TxRecord};
 use gapless_core::submitter::SubmitterId;
 
 use crate::gate::Pass;
@@ -118,41 +119,29 @@ impl Handle {
     /// Accepts what the gate let in.
     async fn accept(&self, items: Vec<(usize, NewTx)>) -> Vec<(usize, Answer)> {
         let (places, items): (Vec<usize>, Vec<NewTx>) = items.into_iter().unzip();
-        let names: Vec<(TxId, SubmitterId)> =
-            items.iter().map(|item| (item.tx_id, item.submitter.clone())).collect();
+        let submitters: Vec<SubmitterId> = items.iter().map(|item| item.submitter.clone()).collect();
         let outcomes = self.intake.accept(items).await;
-        let mut new: Vec<(TxId, Order)> = Vec::new();
         let mut unused: HashMap<&SubmitterId, u64> = HashMap::new();
-        for ((tx_id, submitter), outcome) in names.iter().zip(&outcomes) {
-            match outcome {
-                Ok(Accepted::New { order }) => new.push((*tx_id, *order)),
-                _ => *unused.entry(submitter).or_default() += 1,
+        let not_new = |outcome: &Accepted| !matches!(outcome, Accepted::New { .. });
+        for (submitter, outcome) in submitters.iter().zip(&outcomes) {
+            if outcome.as_ref().map_or(true, |(outcome, _)| not_new(outcome)) {
+                *unused.entry(submitter).or_default() += 1;
             }
         }
         for (submitter, count) in unused {
             self.gate.depths.give_back(submitter, count);
         }
-        let read = self.intake.read_back(new).await;
-        let mut records = read.map(Vec::into_iter);
-        let mut answers = Vec::with_capacity(places.len());
-        for (place, outcome) in places.into_iter().zip(outcomes) {
-            let answer = match outcome {
-                Ok(Accepted::New { .. }) => match &mut records {
-                    Ok(records) => match records.next().flatten() {
-                        Some(record) => Ok(Submitted { new: true, view: self.view(&record) }),
-                        None => Err(Refusal::UnknownTransaction),
-                    },
-                    Err(error) => Err(error.clone().into()),
-                },
-                Ok(Accepted::Known(known)) => Ok(Submitted { new: false, view: self.view(&known) }),
-                Ok(Accepted::Mismatch { tx_id }) => Err(Refusal::Mismatch(tx_id)),
-                Ok(Accepted::UnknownSubmitter) => Err(Refusal::UnknownSubmitter),
-                Ok(Accepted::Poison { reason }) => Err(Refusal::Poison(reason)),
-                Err(error) => Err(error.into()),
-            };
-            answers.push((place, answer));
-        }
-        answers
+        let answer = |outcome: StoreResult<(Accepted, NewTx)>| match outcome? {
+            (Accepted::New { order, at }, item) => {
+                let record = TxRecord::accepted(item, order, at);
+                Ok(Submitted { new: true, view: self.view(&record) })
+            }
+            (Accepted::Known(known), _) => Ok(Submitted { new: false, view: self.view(&known) }),
+            (Accepted::Mismatch { tx_id }, _) => Err(Refusal::Mismatch(tx_id)),
+            (Accepted::UnknownSubmitter, _) => Err(Refusal::UnknownSubmitter),
+            (Accepted::Poison { reason }, _) => Err(Refusal::Poison(reason)),
+        };
+        places.into_iter().zip(outcomes.into_iter().map(answer)).collect()
     }
 }
 

@@ -96,7 +96,7 @@ impl Store for NodeStore {
             let accepted = world.store.accept(&items).await?;
             for (item, outcome) in items.iter().zip(&accepted) {
                 let outcome = match outcome {
-                    Accepted::New { order } => format!("new, order {order}"),
+                    Accepted::New { order, .. } => format!("new, order {order}"),
                     Accepted::Known(_) => "known".to_owned(),
                     other => format!("{other:?}"),
                 };

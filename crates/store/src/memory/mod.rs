@@ -340,21 +340,13 @@ fn accept_one(state: &mut State, item: &NewTx, now: Timestamp) -> Accepted {
     }
     state.orders += 1;
     let order = Order(state.orders);
-    let record = TxRecord {
-        request: item.clone(),
-        order,
-        created_at: now,
-        facts: TxFacts::accepted(),
-        updated_at: now,
-        fencing_token: None,
-    };
-    state.txs.insert(item.tx_id, record);
+    state.txs.insert(item.tx_id, TxRecord::accepted(item.clone(), order, now));
     state.by_order.insert(order, item.tx_id);
     state.requests.insert(key, item.tx_id);
     let told = Told::plain(EventKind::TxAccepted);
     let event = StoredEvent { kind: told.kind, tx_id: Some(item.tx_id), seq: Seq(1), data: told.data };
     state.tell(&item.submitter, vec![event], now);
-    Accepted::New { order }
+    Accepted::New { order, at: now }
 }
 
 fn grant_of(submitter: &SubmitterId, row: &LeaseRow) -> Grant {

@@ -12,6 +12,8 @@ use gapless_core::limits::MAX_ACCEPT_BATCH;
 use gapless_core::ports::store::{StoreError, StoreResult};
 use gapless_core::record::{Accepted, NewTx, TxRecord};
 use gapless_core::text::NodeText;
+use gapless_core::time::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use uuid::Uuid;
 
@@ -34,7 +36,7 @@ WITH orders AS MATERIALIZED (
     i.digest, i.payload, i.options, i.metadata
   FROM unnest($1::tx_intake[]) i WHERE (SELECT numbers FROM known)[i.account] IS NOT NULL
   ON CONFLICT (request_id, scope) DO NOTHING
-  RETURNING tx_id, ord, submitter_number
+  RETURNING tx_id, ord, submitter_number, created_at
 ), queued AS (
   INSERT INTO tx_queue (submitter_number, ord, tx_id) SELECT submitter_number, ord, tx_id FROM ins
 ), told AS (
@@ -43,7 +45,7 @@ WITH orders AS MATERIALIZED (
     '[' || string_agg('{"e":"tx.accepted","x":"' || tx_id || '","s":1}', ',' ORDER BY ord) || ']'
   FROM ins GROUP BY ins.submitter_number
 )
-SELECT tx_id, ord FROM ins"#;
+SELECT tx_id, ord, created_at FROM ins"#;
 
 pub(super) async fn accept(connection: &mut PgConnection, items: &[NewTx]) -> StoreResult<Vec<Accepted>> {
     bounded("accept", items.len(), MAX_ACCEPT_BATCH)?;
@@ -90,7 +92,7 @@ fn one_failed(error: sqlx::Error) -> StoreResult<Accepted> {
 async fn insert(
     connection: &mut PgConnection,
     items: &[&NewTx],
-) -> Result<HashMap<Uuid, Order>, sqlx::Error> {
+) -> Result<HashMap<Uuid, (Order, Timestamp)>, sqlx::Error> {
     let accounts: BTreeSet<&str> = items.iter().map(|item| item.submitter.as_str()).collect();
     let accounts: Vec<&str> = accounts.into_iter().collect();
     let account = |item: &NewTx| accounts.partition_point(|name| *name <= item.submitter.as_str());
@@ -103,9 +105,11 @@ async fn insert(
         .bind(&accounts)
         .fetch_all(connection)
         .await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get("tx_id")?, Order(row.try_get::<i64, _>("ord")?.unsigned_abs()))))
-        .collect()
+    let inserted = |row: &PgRow| {
+        let order = Order(row.try_get::<i64, _>("ord")?.unsigned_abs());
+        Ok((row.try_get("tx_id")?, (order, Timestamp::from_micros(rows::time(row, "created_at")?))))
+    };
+    rows.iter().map(inserted).collect()
 }
 
 type Winners = HashMap<(String, String), TxRecord>;
@@ -130,9 +134,9 @@ async fn read_winners(connection: &mut PgConnection, losers: &[&NewTx]) -> Store
     found.iter().map(keyed).collect()
 }
 
-fn outcome(item: &NewTx, inserted: &HashMap<Uuid, Order>, winners: &Winners) -> Accepted {
-    if let Some(order) = inserted.get(&item.tx_id.0) {
-        return Accepted::New { order: *order };
+fn outcome(item: &NewTx, inserted: &HashMap<Uuid, (Order, Timestamp)>, winners: &Winners) -> Accepted {
+    if let Some((order, at)) = inserted.get(&item.tx_id.0) {
+        return Accepted::New { order: *order, at: *at };
     }
     let key = (item.scope.as_str().to_owned(), item.request_id.as_str().to_owned());
     match winners.get(&key) {

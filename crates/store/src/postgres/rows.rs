@@ -41,7 +41,7 @@ pub(super) fn micros(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 
-fn time(row: &PgRow, column: &str) -> Result<i64, sqlx::Error> {
+pub(super) fn time(row: &PgRow, column: &str) -> Result<i64, sqlx::Error> {
     row.try_get(column).map(micros)
 }
 

@@ -69,7 +69,7 @@ fn one(tx: &mut Transaction<'_>, item: &NewTx, now: Timestamp) -> StoreResult<Ac
         ],
     );
     match inserted {
-        Ok(_) => Ok(Accepted::New { order: Order(tx.last_insert_rowid().unsigned_abs()) }),
+        Ok(_) => Ok(Accepted::New { order: Order(tx.last_insert_rowid().unsigned_abs()), at: now }),
         Err(error) if is_poison(&error) => Ok(Accepted::Poison { reason: NodeText::new(&error.to_string()) }),
         Err(error) => Err(unavailable(error)),
     }

@@ -50,7 +50,7 @@ async fn a_thousand_concurrent_accepts_for_one_submitter_are_a_thousand_rows() {
         .collect();
     let mut orders = HashSet::new();
     for task in tasks {
-        let Accepted::New { order } = task.await.unwrap() else { panic!("every request was new") };
+        let Accepted::New { order, .. } = task.await.unwrap() else { panic!("every request was new") };
         orders.insert(order);
     }
     assert_eq!(orders.len(), 1_000);
@@ -79,7 +79,9 @@ async fn a_request_posted_after_another_was_acknowledged_is_later_in_the_order()
     let mut last = None;
     for n in 0..200_usize {
         let item = request(&submitter, &format!("turn-{n}"), Uuid::now_v7(), 1);
-        let Accepted::New { order } = nodes[n % 2].accept(&[item]).await.unwrap().remove(0) else { panic!() };
+        let Accepted::New { order, .. } = nodes[n % 2].accept(&[item]).await.unwrap().remove(0) else {
+            panic!()
+        };
         assert!(last < Some(order), "acknowledged earlier, ordered later");
         last = Some(order);
     }
