@@ -3,8 +3,10 @@
 use std::process::Output;
 
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
+use gapless_testkit::postgres::PgCluster;
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use serde_json::Value;
+use sqlx::Connection;
 
 use crate::support::program;
 
@@ -127,4 +129,30 @@ async fn a_run_that_takes_too_long_fails_and_says_how_far_it_came() {
     let why = told["failed"][0]["why"].as_str().unwrap();
     assert!(why.contains("after 4 s 100 of 100 are accepted"), "{why}");
     assert!(words(&output).contains("1 of the measurements failed"), "{}", words(&output));
+}
+
+#[tokio::test]
+async fn a_database_of_ones_own_is_left_as_it_was() {
+    let database = PgCluster::shared().await.unwrap().empty_db().await.unwrap();
+    let args =
+        ["pipelined", "--store=postgres", "--count=40", "--submitters=2", "--seconds=120", "--database"];
+    let (output, told) = bench(&[args.as_slice(), &[&database.url]].concat()).await;
+    assert!(output.status.success(), "{}", words(&output));
+    assert!(
+        told["runs"][0]["cpuMsPerTx"]["postgres"].is_null(),
+        "a server that is not ours is not looked into: {told}"
+    );
+    let mut connection = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let left: Vec<String> = sqlx::query_scalar(
+        "SELECT nspname::text FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!(left, ["public"]);
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(tables, 0);
 }
