@@ -70,6 +70,8 @@ struct Bench<'a> {
     options: &'a BenchOptions,
     /// Drawn anew for every run, so that no account has a past.
     word: String,
+    /// So that none has one on a given node either.
+    measurements: u32,
     server: Option<Server>,
     report: Report,
 }
@@ -88,7 +90,7 @@ async fn measured(options: &BenchOptions) -> anyhow::Result<Report> {
         block_seconds: options.block_time,
         ..Report::default()
     };
-    let mut bench = Bench { options, word, server, report };
+    let mut bench = Bench { options, word, measurements: 0, server, report };
     if options.wants(Scenario::Raw) && !options.wants(Scenario::Pipelined) {
         bench.raw().await;
     }
@@ -129,11 +131,18 @@ fn cases(options: &BenchOptions) -> Vec<Case> {
 }
 
 impl Bench<'_> {
+    /// A word that no other measurement draws accounts from.
+    fn next_word(&mut self) -> String {
+        self.measurements += 1;
+        format!("{} {}", self.word, self.measurements)
+    }
+
     async fn raw(&mut self) {
         for senders in RAW_SENDERS {
             let what = format!("raw, {senders} senders");
             let bar = bar(&what, self.options.count, "mined");
-            let tried = raw::measure(self.options, &self.word, senders, &bar).await;
+            let word = self.next_word();
+            let tried = raw::measure(self.options, &word, senders, &bar).await;
             bar.finish_and_clear();
             match tried {
                 Ok(tried) => {
@@ -149,7 +158,8 @@ impl Bench<'_> {
         let Case { mode, store, submitters, count } = case;
         let what = format!("{mode}, {}, {submitters} submitters", store.name());
         let bar = bar(&what, count, "CONFIRMED");
-        let measured = through::measure(self.options, case, &self.word, self.server.as_mut(), &bar).await;
+        let word = self.next_word();
+        let measured = through::measure(self.options, case, &word, self.server.as_mut(), &bar).await;
         bar.finish_and_clear();
         match measured {
             Ok(outcome) => {
@@ -163,7 +173,8 @@ impl Bench<'_> {
     async fn accept(&mut self, store: StoreKind) {
         let what = format!("accept, {}", store.name());
         let bar = bar(&what, self.options.count, "accepted");
-        let measured = accept::measure(self.options, store, &self.word, self.server.as_mut(), &bar).await;
+        let word = self.next_word();
+        let measured = accept::measure(self.options, store, &word, self.server.as_mut(), &bar).await;
         bar.finish_and_clear();
         match measured {
             Ok(found) => {

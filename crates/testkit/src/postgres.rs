@@ -8,6 +8,7 @@ mod admin;
 mod binaries;
 mod cluster;
 mod counted;
+mod history;
 mod options;
 mod pgbench;
 mod template;

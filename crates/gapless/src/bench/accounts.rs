@@ -28,10 +28,16 @@ pub(super) fn draw(word: &str, count: u64) -> anyhow::Result<Vec<Account>> {
 /// Draws and funds so many accounts.
 pub(super) async fn make(word: &str, count: u64, chain: &Ledger) -> anyhow::Result<Vec<Account>> {
     let accounts = draw(word, count)?;
+    fund(&accounts, chain).await?;
+    Ok(accounts)
+}
+
+/// Gives each account coin, on a node that gives it away.
+pub(super) async fn fund(accounts: &[Account], chain: &Ledger) -> anyhow::Result<()> {
     let funding: Vec<_> =
         accounts.iter().map(|account| ("anvil_setBalance", json!([account.address, FUNDS]))).collect();
     chain.batch::<serde_json::Value>(&funding).await?;
-    Ok(accounts)
+    Ok(())
 }
 
 fn account(word: &str, number: u64) -> anyhow::Result<Account> {

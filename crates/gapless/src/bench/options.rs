@@ -90,6 +90,10 @@ pub(crate) struct BenchOptions {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100_000), value_name = "N")]
     pub(super) idle_submitters: u64,
 
+    /// Begin with so many finished transactions in the database (PostgreSQL started for the run only)
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=10_000_000), value_name = "N")]
+    pub(super) history: u64,
+
     /// Write the figures as JSON to a file as well
     #[arg(long, value_name = "FILE")]
     pub(super) json_file: Option<PathBuf>,

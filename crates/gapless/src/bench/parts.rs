@@ -155,6 +155,16 @@ impl<'a> Database<'a> {
         Ok(Some(ServerSample { cpu: CpuSample::take(cluster.pid()?, &[])?, statements }))
     }
 
+    /// Pours in a past of so many finished transactions of these submitters, and lets the server come to rest.
+    pub(super) async fn pour(&self, owners: &[String], count: u64) -> anyhow::Result<()> {
+        let (cluster, name) =
+            self.server.as_ref().context("a history needs PostgreSQL started for the run")?;
+        cluster.pour_history(name, owners, 0..count).await?;
+        cluster.run_in(name, "VACUUM (ANALYZE)").await?;
+        cluster.run_in(name, "CHECKPOINT").await?;
+        Ok(())
+    }
+
     /// Single-row inserts per second by pgbench, beside our tables; none without a server of our own.
     pub(super) async fn pgbench(&self, clients: u32, seconds: u64) -> anyhow::Result<Option<f64>> {
         let Some((cluster, name)) = &self.server else { return Ok(None) };

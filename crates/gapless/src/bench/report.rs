@@ -28,10 +28,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Holds every run against the best raw try.
+    /// Holds every pipelined run against the best raw try.
     pub(super) fn compare(&mut self) {
         self.raw_per_second = self.raw.iter().map(|raw| raw.mined_per_second).reduce(f64::max);
-        for run in &mut self.runs {
+        for run in self.runs.iter_mut().filter(|run| run.mode == "pipelined") {
             run.ratio_to_raw = self.raw_per_second.map(|raw| run.confirmed_per_second / raw);
         }
     }

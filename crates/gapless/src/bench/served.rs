@@ -79,16 +79,19 @@ impl Served {
         Scrape::of(&self.http, &self.url).await
     }
 
-    /// Makes so many submitters known that nobody uses.
-    pub(super) async fn register(&self, chain: &str, word: &str, count: u64) -> anyhow::Result<()> {
+    /// Makes so many submitters known that nobody uses; their names, as a store writes them.
+    pub(super) async fn register(&self, chain: &str, word: &str, count: u64) -> anyhow::Result<Vec<String>> {
+        let mut names = Vec::new();
         for number in 0..count {
             let hash = keccak256(format!("{word} idle {number}"));
             let address = Address::from_slice(&hash[12..]);
-            let body = json!({ "submitter": format!("{chain}:{address}") });
+            let name = format!("{chain}:{address:#x}");
+            let body = json!({ "submitter": name });
             let answer = self.http.post(format!("{}/api/v1/submitters", self.url)).json(&body).send().await?;
             answer.error_for_status().context("registering an idle submitter")?;
+            names.push(name);
         }
-        Ok(())
+        Ok(names)
     }
 
     /// The last lines of its log.

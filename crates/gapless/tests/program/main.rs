@@ -6,6 +6,7 @@ mod acceptance;
 mod asking;
 mod audit;
 mod bad_start;
+mod bench;
 mod cluster;
 #[cfg(feature = "test-points")]
 mod commands;
