@@ -33,3 +33,4 @@ pub mod submitter;
 pub mod text;
 pub mod time;
 pub mod wait;
+pub mod window;

@@ -59,7 +59,7 @@ metrics_of_the_contract! {
     TX_SUBMIT = "gapless_tx_submit_total", counter, "Broadcasts, by what the node answered.",
         "result" in ["accepted", "already-known", "nonce-too-low", "nonce-gap", "replacement-underpriced",
             "underpriced", "below-base-fee", "node-fee-cap", "invalid-fees", "insufficient-funds", "type-conflict",
-            "delegation-limit", "pool-full", "unavailable", "timed-out", "invalid", "wrong-endpoint", "unknown"];
+            "delegation-limit", "account-limit", "pool-full", "unavailable", "timed-out", "invalid", "wrong-endpoint", "unknown"];
     RECEIPT_CHECK = "gapless_receipt_check_total", counter, "Receipt look-ups, by result.",
         "result" in ["found", "not_found", "error"];
     RECEIPT_BACKLOG = "gapless_receipt_backlog", by_chain, "Receipt look-ups of this node that wait for an answer.";

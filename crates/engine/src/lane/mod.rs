@@ -34,6 +34,7 @@ mod signing;
 mod unread;
 #[cfg(feature = "test-hooks")]
 mod unstored;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -216,6 +217,7 @@ impl Lane {
             return Ok(self.submitter.settings.retry);
         }
         self.settle(memory).await?;
+        self.widen(memory).await?;
         self.watch_counts(memory).await?;
         self.watch_health(memory).await?;
         self.expire_bound(memory).await?;

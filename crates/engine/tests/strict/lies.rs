@@ -24,7 +24,7 @@ use gapless_testkit::wait::eventually;
 
 use crate::support::{Node, mine};
 
-const SEND: &str = "eth_sendRawTransaction";
+pub(crate) const SEND: &str = "eth_sendRawTransaction";
 /// Blocks come at this distance where they come by themselves.
 const BLOCKS: Duration = Duration::from_millis(150);
 

@@ -27,3 +27,4 @@ mod resets;
 mod resolve;
 mod support;
 mod tags;
+mod window;
