@@ -17,6 +17,7 @@ mod deep;
 mod diagnose;
 mod expiry;
 mod finish;
+mod foreign;
 mod genesis;
 mod govern;
 mod health;

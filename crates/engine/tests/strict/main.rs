@@ -10,6 +10,7 @@ mod deep;
 mod drain;
 mod expiry;
 mod explain;
+mod foreign;
 mod gray_zone;
 mod lagging;
 mod lies;
