@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod attempt;
+pub mod audit;
 pub mod bump;
 pub mod change;
 pub mod command;

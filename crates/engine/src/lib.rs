@@ -29,6 +29,7 @@ pub mod points;
 pub mod policies;
 mod readback;
 pub mod registry;
+pub mod report;
 pub mod settings;
 pub mod stuck;
 mod submit;

@@ -82,7 +82,7 @@ metrics_of_the_contract! {
     NONCE_GAP = "gapless_nonce_gap_total", counter, "Broadcasts refused because a lower nonce is missing from the pool.";
     UNKNOWN_NODE_ERROR = "gapless_unknown_node_error_total", counter, "Broadcasts refused with a text nobody has seen.";
     INVARIANT = "gapless_invariant_violation_total", counter, "Invariant violations by kind; always zero.",
-        "kind" in ["lane_phase", "unsound_change"];
+        "kind" in ["lane_phase", "unsound_change", "hole", "out_of_order", "two_receipts", "unexplained", "no_receipt"];
     ACCEPT_SECONDS = "gapless_accept_seconds", histogram, "Seconds from a create call to its answer.";
     ACCEPTED_TO_SENT = "gapless_accepted_to_sent_seconds", histogram, "Seconds from acceptance to the first broadcast.";
     SENT_TO_MINED = "gapless_sent_to_mined_seconds", histogram, "Seconds from the first broadcast to a block.";
@@ -98,6 +98,7 @@ metrics_of_the_contract! {
 
 #[cfg(test)]
 mod tests {
+    use gapless_core::audit::ViolationKind;
     use gapless_core::condition::Condition;
 
     #[test]
@@ -105,6 +106,14 @@ mod tests {
         let source = include_str!("names.rs");
         for condition in Condition::ALL {
             assert!(source.contains(&format!("\"{condition}\"")), "{condition}");
+        }
+    }
+
+    #[test]
+    fn every_violation_is_there_from_the_start() {
+        let source = include_str!("names.rs");
+        for kind in ViolationKind::ALL {
+            assert!(source.contains(&format!("\"{kind}\"")), "{kind}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! Whatever goes wrong with a write ends in one of three ways ([`Stop`]): fenced (drop everything), in doubt (raise the
 //! token, then read again), or out of step with the stored rows (read again).
 
+mod audit;
 mod bid;
 mod bind;
 mod broadcast;
@@ -310,6 +311,7 @@ impl Lane {
             match self.tools.writer.commit(change.clone()).await {
                 Ok(verdict @ Verdict::Applied { version }) => {
                     said::written(memory, &change, version);
+                    self.audit(memory, &change);
                     memory.take_over(&change, &verdict, self.database_time());
                     return Ok(());
                 }
