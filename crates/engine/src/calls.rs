@@ -1,6 +1,7 @@
 //! Calls to one chain that are cheaper together: broadcasts and receipts of all its lanes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::attempt::StoredAttempt;
@@ -10,12 +11,14 @@ use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
 use metrics::Gauge;
 
-use crate::batcher::Batcher;
+use crate::batcher::{Batcher, Beside};
 use crate::names;
 use crate::tasks::Tasks;
 
 /// Most calls in one request to a node.
 const BATCH: usize = 100;
+/// A node that does not answer keeps those who asked it, not those who come after: their batch may go to another.
+const BESIDE: Beside = Beside { after: Duration::from_millis(250), most: 16 };
 
 /// Broadcasts and receipts of one chain.
 #[derive(Clone)]
@@ -45,7 +48,7 @@ impl Calls {
     /// Starts the two services; they end with the last handle.
     #[must_use]
     pub fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &Tasks) -> Self {
-        let (sends, send_service) = Batcher::new(BATCH);
+        let (sends, send_service) = Batcher::overlapping(BATCH, BESIDE);
         let sender = chain.clone();
         tasks.spawn(send_service.run(move |attempts: Vec<StoredAttempt>| {
             let chain = sender.clone();
@@ -55,7 +58,7 @@ impl Calls {
                 outcomes
             })
         }));
-        let (receipts, receipt_service) = Batcher::new(BATCH);
+        let (receipts, receipt_service) = Batcher::overlapping(BATCH, BESIDE);
         let reader = chain.clone();
         tasks.spawn(receipt_service.run(move |hashes: Vec<B256>| {
             let chain = reader.clone();
