@@ -103,6 +103,7 @@ pub fn router(state: ApiState) -> Router {
         .route("/submitters", get(submitters::list).post(submitters::register))
         .route("/submitters/{id}", get(submitters::one))
         .route("/submitters/{id}/nonces", get(operate::nonces))
+        .route("/submitters/{id}/report", get(operate::report))
         .route("/submitters/{id}/pause", post(operate::pause))
         .route("/submitters/{id}/resume", post(operate::resume))
         .route("/submitters/{id}/unprotect", post(operate::unprotect))

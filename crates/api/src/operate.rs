@@ -10,6 +10,7 @@ use axum::response::Response;
 use gapless_core::command::Verb;
 use gapless_engine::Refusal;
 use gapless_engine::nonces::{MAX_NONCES, NonceRange, NonceView};
+use gapless_engine::report::{MAX_REPORTED, Report};
 use serde_json::json;
 
 use crate::auth::KeyScope;
@@ -131,4 +132,22 @@ pub(crate) async fn nonces(
         Problem::invalid(format!("`from` must not be above `to`, and at most {MAX_NONCES} are shown at once"))
     })?;
     Ok(Json(Page { items, next_cursor: None }))
+}
+
+/// `GET /submitters/{id}/report`
+pub(crate) async fn report(
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Json<Report>, Problem> {
+    let caller = state.caller(&headers, KeyScope::Operate)?;
+    let params = Params::read(&uri, &["from", "to"])?;
+    let bound = |name: &str| params.one(name)?.map(|text| parse::nonce(name, text)).transpose();
+    let id = named(&state.handle, &caller, &id).await?;
+    let report = state.handle.report(&id, bound("from")?, bound("to")?).await?.ok_or_else(|| {
+        let words = "`from` must not be above `to`, and at most";
+        Problem::invalid(format!("{words} {MAX_REPORTED} are looked at at once"))
+    })?;
+    Ok(Json(report))
 }

@@ -14,6 +14,7 @@ use crate::named::named_enum;
 use crate::text::NodeText;
 use crate::time::Timestamp;
 use crate::wait::WaitReason;
+use crate::window::Narrowed;
 
 /// Nothing may be bound, and nobody may ask for more, until a human has looked: somebody else used the key, proven, or
 /// an operator or the policy for the stuck said so.
@@ -70,6 +71,9 @@ pub struct Conditions {
     /// Cannot pay: (balance, needed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_funds: Option<(Wei, Wei)>,
+    /// What nodes made of its window, as last seen. No flag either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Narrowed>,
     /// The last nonce resets, oldest first. No flag, but kept with them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resets: Vec<Reset>,

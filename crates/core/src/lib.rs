@@ -7,6 +7,7 @@
 
 pub mod allocation;
 pub mod attempt;
+pub mod audit;
 pub mod bump;
 pub mod change;
 pub mod command;
@@ -33,3 +34,4 @@ pub mod submitter;
 pub mod text;
 pub mod time;
 pub mod wait;
+pub mod window;

@@ -29,6 +29,8 @@ pub enum SendOutcome {
     TypeConflict,
     /// A delegated account may have one transaction in flight only.
     DelegationLimit,
+    /// The pool holds no more of this account.
+    AccountLimit,
     /// The pool has no room.
     PoolFull,
     /// The endpoint could not take it now.
@@ -61,6 +63,7 @@ impl SendOutcome {
             Self::InsufficientFunds => "insufficient-funds",
             Self::TypeConflict => "type-conflict",
             Self::DelegationLimit => "delegation-limit",
+            Self::AccountLimit => "account-limit",
             Self::PoolFull => "pool-full",
             Self::Unavailable(_) => "unavailable",
             Self::TimedOut => "timed-out",
@@ -79,6 +82,9 @@ impl SendOutcome {
     /// Whether the node may have taken the bytes although it did not say so.
     #[must_use]
     pub const fn is_possibly_sent(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::TimedOut | Self::PoolFull | Self::Unknown(_))
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::TimedOut | Self::AccountLimit | Self::PoolFull | Self::Unknown(_)
+        )
     }
 }

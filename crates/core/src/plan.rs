@@ -12,6 +12,7 @@ use crate::lane::LanePhase;
 use crate::named::named_enum;
 use crate::time::Timestamp;
 use crate::wait::WaitReason;
+use crate::window::Narrowed;
 
 named_enum! {
     /// How many nonces may be open at once.
@@ -45,6 +46,13 @@ pub struct NonceRules {
 }
 
 impl NonceRules {
+    /// The same with a window that nodes made narrower.
+    #[must_use]
+    pub fn narrowed(self, window: Option<Narrowed>) -> Self {
+        let limit = window.map_or(self.max_in_flight, |window| window.size.min(self.max_in_flight));
+        Self { max_in_flight: limit, ..self }
+    }
+
     /// How many new nonces may be bound now.
     #[must_use]
     pub const fn budget(&self, run: &Run) -> u64 {

@@ -1,8 +1,14 @@
 //! Natural batching: the first question goes at once, and what arrives while it is being answered forms the next
 //! batch. Under light load nobody waits; under heavy load batches grow by themselves.
+//!
+//! Where answers come from outside, one that does not come must not keep those who ask somebody else: after a while the next
+//! batch goes beside it. Who asks waits for its answer, so its own questions stay in order.
 
 use std::pin::Pin;
+use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
 
 type Answering<A> = Pin<Box<dyn Future<Output = Vec<A>> + Send>>;
@@ -22,13 +28,27 @@ impl<Q, A> Clone for Batcher<Q, A> {
 pub(crate) struct Answerer<Q, A> {
     questions: mpsc::Receiver<(Q, oneshot::Sender<A>)>,
     most: usize,
+    beside: Option<Beside>,
+}
+
+/// When a batch is not waited for any longer, and how many of such there may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beside {
+    pub(crate) after: Duration,
+    pub(crate) most: usize,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     /// At most `most` questions are answered at once; as many again may wait before askers do.
     pub(crate) fn new(most: usize) -> (Self, Answerer<Q, A>) {
         let (sender, questions) = mpsc::channel(most);
-        (Self { questions: sender }, Answerer { questions, most })
+        (Self { questions: sender }, Answerer { questions, most, beside: None })
+    }
+
+    /// The same, where a batch that takes long does not keep the next.
+    pub(crate) fn overlapping(most: usize, beside: Beside) -> (Self, Answerer<Q, A>) {
+        let (batcher, answerer) = Self::new(most);
+        (batcher, Answerer { beside: Some(beside), ..answerer })
     }
 
     /// Asks; `None` if nobody answers any more.
@@ -42,18 +62,47 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
 impl<Q: Send + 'static, A: Send + 'static> Answerer<Q, A> {
     /// Answers batches one after another. `answer` gives one answer per question, in order.
     pub(crate) async fn run(mut self, answer: impl Fn(Vec<Q>) -> Answering<A> + Send) {
-        while let Some(first) = self.questions.recv().await {
+        let mut slow = FuturesUnordered::new();
+        let room = self.beside.map_or(1, |beside| beside.most.max(1));
+        loop {
+            let first = tokio::select! {
+                biased;
+                Some(()) = slow.next(), if !slow.is_empty() => continue,
+                first = self.questions.recv(), if slow.len() < room => first,
+            };
+            let Some(first) = first else { break };
             let mut batch = vec![first];
             while batch.len() < self.most {
                 let Ok(next) = self.questions.try_recv() else { break };
                 batch.push(next);
             }
             let (questions, replies): (Vec<Q>, Vec<_>) = batch.into_iter().unzip();
-            for (reply, answer) in replies.into_iter().zip(answer(questions).await) {
-                // An asker that went away does not want its answer.
-                let _ = reply.send(answer);
+            let answering = answer(questions);
+            let mut answering = Box::pin(async move {
+                for (reply, answer) in replies.into_iter().zip(answering.await) {
+                    // An asker that went away does not want its answer.
+                    let _ = reply.send(answer);
+                }
+            });
+            let Some(beside) = self.beside else {
+                answering.await;
+                continue;
+            };
+            let patience = tokio::time::sleep(beside.after);
+            tokio::pin!(patience);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut answering => break,
+                    Some(()) = slow.next(), if !slow.is_empty() => {}
+                    () = &mut patience => {
+                        slow.push(answering);
+                        break;
+                    }
+                }
             }
         }
+        while slow.next().await.is_some() {}
     }
 }
 
@@ -86,5 +135,38 @@ mod tests {
             assert_eq!(answer.await.unwrap(), Some(q as u32 + 1));
         }
         assert_eq!(*sizes.lock().unwrap(), [1, 5]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_is_never_answered_does_not_keep_the_next() {
+        let beside = Beside { after: Duration::from_millis(200), most: 2 };
+        let (batcher, answerer) = Batcher::<u32, u32>::overlapping(10, beside);
+        tokio::spawn(answerer.run(|batch| {
+            Box::pin(async move {
+                if batch.contains(&0) {
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                }
+                batch.into_iter().map(|q| q + 1).collect()
+            })
+        }));
+        let began = tokio::time::Instant::now();
+        let ask = |q| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move { batcher.ask(q).await })
+        };
+        let hangs = [ask(0)];
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for q in 1..4 {
+            assert_eq!(ask(q).await.unwrap(), Some(q + 1));
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        // A second one that hangs is all there may be: the rest waits for one of them.
+        let second = ask(0);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(ask(7).await.unwrap(), Some(8));
+        assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+        for hanging in hangs.into_iter().chain([second]) {
+            assert_eq!(hanging.await.unwrap(), Some(1));
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod receipts;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::attempt::StoredAttempt;
@@ -27,6 +28,12 @@ const BATCH: usize = 100;
 
 /// Broadcasts to one chain that may be under way at once. More would only queue up in the node.
 const AT_ONCE: usize = 4;
+
+/// A node that does not answer keeps those who asked it, not those who come after: theirs may go to another.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// Slow ones or not, there are never more.
+const IN_ALL: usize = 16;
 
 /// Broadcasts that may wait before lanes do.
 const WAITING: usize = 1_000;
@@ -86,8 +93,9 @@ impl Calls {
 
 /// Natural batching: what waits when a place becomes free goes together.
 async fn send_together(chain: Arc<dyn Chain>, mut waiting: mpsc::Receiver<Broadcast>, tasks: Tasks) {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let (places, all) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(IN_ALL)));
     while let Some(first) = waiting.recv().await {
+        let Ok(one_of_all) = all.clone().acquire_owned().await else { return };
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let mut together = vec![first];
         let mut bytes = together[0].attempts.len();
@@ -98,8 +106,13 @@ async fn send_together(chain: Arc<dyn Chain>, mut waiting: mpsc::Receiver<Broadc
         }
         let chain = chain.clone();
         tasks.spawn(async move {
-            send(chain.as_ref(), together).await;
-            drop(place);
+            let mut sending = std::pin::pin!(send(chain.as_ref(), together));
+            tokio::select! {
+                () = &mut sending => return,
+                () = tokio::time::sleep(SLOW) => drop(place),
+            }
+            sending.await;
+            drop(one_of_all);
         });
     }
 }

@@ -28,6 +28,7 @@ pub mod nonces;
 pub mod points;
 pub mod policies;
 pub mod registry;
+pub mod report;
 pub mod settings;
 pub mod stuck;
 mod submit;

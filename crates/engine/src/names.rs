@@ -59,7 +59,7 @@ metrics_of_the_contract! {
     TX_SUBMIT = "gapless_tx_submit_total", counter, "Broadcasts, by what the node answered.",
         "result" in ["accepted", "already-known", "nonce-too-low", "nonce-gap", "replacement-underpriced",
             "underpriced", "below-base-fee", "node-fee-cap", "invalid-fees", "insufficient-funds", "type-conflict",
-            "delegation-limit", "pool-full", "unavailable", "timed-out", "invalid", "wrong-endpoint", "unknown"];
+            "delegation-limit", "account-limit", "pool-full", "unavailable", "timed-out", "invalid", "wrong-endpoint", "unknown"];
     RECEIPT_CHECK = "gapless_receipt_check_total", counter, "Receipt look-ups, by result.",
         "result" in ["found", "not_found", "error"];
     RECEIPT_BACKLOG = "gapless_receipt_backlog", by_chain, "Receipt look-ups of this node that wait for an answer.";
@@ -82,7 +82,7 @@ metrics_of_the_contract! {
     NONCE_GAP = "gapless_nonce_gap_total", counter, "Broadcasts refused because a lower nonce is missing from the pool.";
     UNKNOWN_NODE_ERROR = "gapless_unknown_node_error_total", counter, "Broadcasts refused with a text nobody has seen.";
     INVARIANT = "gapless_invariant_violation_total", counter, "Invariant violations by kind; always zero.",
-        "kind" in ["lane_phase", "unsound_change"];
+        "kind" in ["lane_phase", "unsound_change", "hole", "out_of_order", "two_receipts", "unexplained", "no_receipt"];
     ACCEPT_SECONDS = "gapless_accept_seconds", histogram, "Seconds from a create call to its answer.";
     ACCEPTED_TO_SENT = "gapless_accepted_to_sent_seconds", histogram, "Seconds from acceptance to the first broadcast.";
     SENT_TO_MINED = "gapless_sent_to_mined_seconds", histogram, "Seconds from the first broadcast to a block.";
@@ -98,6 +98,7 @@ metrics_of_the_contract! {
 
 #[cfg(test)]
 mod tests {
+    use gapless_core::audit::ViolationKind;
     use gapless_core::condition::Condition;
 
     #[test]
@@ -105,6 +106,14 @@ mod tests {
         let source = include_str!("names.rs");
         for condition in Condition::ALL {
             assert!(source.contains(&format!("\"{condition}\"")), "{condition}");
+        }
+    }
+
+    #[test]
+    fn every_violation_is_there_from_the_start() {
+        let source = include_str!("names.rs");
+        for kind in ViolationKind::ALL {
+            assert!(source.contains(&format!("\"{kind}\"")), "{kind}");
         }
     }
 }

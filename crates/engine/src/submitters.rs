@@ -58,9 +58,8 @@ impl Handle {
         Movement { moved_at, confirmed_at }: Movement,
     ) -> Result<SubmitterView, Refusal> {
         let rules = self.registry.submitter(&info.submitter).map(|s| s.settings.rules);
-        let mode = rules.map_or("strict", |rules| rules.mode.name());
         let recyclable = self.recyclable(info).await?;
-        let around = Surroundings { mode, now, queued, recyclable, balance, moved_at, confirmed_at };
+        let around = Surroundings { rules, now, queued, recyclable, balance, moved_at, confirmed_at };
         Ok(SubmitterView::of(info, &around))
     }
 

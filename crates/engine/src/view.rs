@@ -20,7 +20,7 @@ use crate::heads::Ring;
 pub use attempt::{AttemptView, OutcomeView};
 pub use operator::OperatorView;
 pub(crate) use submitter::Surroundings;
-pub use submitter::{ProtectView, SubmitterView};
+pub use submitter::{ProtectView, SubmitterView, WindowView};
 
 /// A receipt as shown.
 #[derive(Debug, Clone, Serialize)]

@@ -41,6 +41,7 @@ pub fn classify(code: i64, text: &str) -> SendOutcome {
         Class::InsufficientFunds => SendOutcome::InsufficientFunds,
         Class::TypeConflict => SendOutcome::TypeConflict,
         Class::DelegationLimit => SendOutcome::DelegationLimit,
+        Class::AccountLimit => SendOutcome::AccountLimit,
         Class::PoolFull => SendOutcome::PoolFull,
         Class::Retry => SendOutcome::Unavailable(kept()),
         Class::Invalid => SendOutcome::Invalid(kept()),
@@ -110,12 +111,13 @@ const fn rank(outcome: &SendOutcome) -> u8 {
         SendOutcome::NodeFeeCap => 9,
         SendOutcome::InvalidFees => 10,
         SendOutcome::NonceGap => 11,
-        SendOutcome::PoolFull => 12,
-        SendOutcome::Unknown(_) => 13,
-        SendOutcome::TimedOut => 14,
-        SendOutcome::Unavailable(_) => 15,
-        SendOutcome::Invalid(_) => 16,
-        SendOutcome::WrongEndpoint(_) => 17,
+        SendOutcome::AccountLimit => 12,
+        SendOutcome::PoolFull => 13,
+        SendOutcome::Unknown(_) => 14,
+        SendOutcome::TimedOut => 15,
+        SendOutcome::Unavailable(_) => 16,
+        SendOutcome::Invalid(_) => 17,
+        SendOutcome::WrongEndpoint(_) => 18,
     }
 }
 

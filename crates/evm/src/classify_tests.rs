@@ -106,12 +106,18 @@ const CORPUS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "account-limit",
+        &[
+            "account limit exceeded: pooled 16 txs",
+            "spammer",
+            "rejected due to 0xf39F being identified as a spammer",
+        ],
+    ),
+    (
         "pool-full",
         &[
             "txpool is full",
-            "account limit exceeded: pooled 16 txs",
             "sub-pool is full",
-            "spammer",
             "queue full",
             "sequencer pending tx pool full, please try again",
             "Transaction pool is full",

@@ -228,6 +228,17 @@ pub(crate) enum SubmitterCommand {
         #[arg(long, value_name = "NONCE")]
         to: Option<u64>,
     },
+    /// Look for nonces that break an invariant; fails if there are any
+    Report {
+        /// Which
+        submitter: String,
+        /// The first to look at
+        #[arg(long, value_name = "NONCE")]
+        from: Option<u64>,
+        /// The first not to look at any more
+        #[arg(long, value_name = "NONCE")]
+        to: Option<u64>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::net::TcpListener;
 
-pub use rules::{Fault, Invention, Luck, Rule, RuleId, Transform};
+pub use rules::{Fault, Invention, Judgement, Luck, Rule, RuleId, Transform};
 
 use crate::{Error, Result, background::Background, json_rpc};
 use rules::Rules;

@@ -98,6 +98,9 @@ async fn answers_have_the_fields_that_the_document_promises() {
     assert_eq!(fields(&get(&submitter).await), required(&document, "Submitter"));
     let nonces = get(&format!("{submitter}/nonces")).await;
     assert_eq!(fields(&nonces["items"][0]), required(&document, "NonceEntry"));
+    let report = get(&format!("{submitter}/report")).await;
+    assert_eq!(fields(&report), required(&document, "Report"));
+    assert_eq!(report["violations"], serde_json::json!([]), "{report}");
     assert_eq!(fields(&get("/api/v1/nothing").await), required(&document, "Problem"));
     assert_eq!(get("/openapi.json").await, document);
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use alloy_primitives::B256;
 use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
@@ -12,12 +13,15 @@ use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
 use metrics::Gauge;
 
-use crate::batcher::Batcher;
+use crate::batcher::{Batcher, Beside};
 use crate::names;
 use crate::tasks::Tasks;
 
 /// Questions of lanes that are answered together.
 const TOGETHER: usize = 256;
+
+/// A node that does not answer keeps those who asked it, not those who come after: their batch may go to another.
+const BESIDE: Beside = Beside { after: Duration::from_millis(250), most: 16 };
 
 /// A block is worth fetching when it holds so many that are wanted,
 const WORTHWHILE: usize = 16;
@@ -74,7 +78,7 @@ pub(super) fn stopped() -> ChainError {
 
 impl Receipts {
     pub(super) fn start(id: &ChainId, chain: &Arc<dyn Chain>, tasks: &Tasks) -> Self {
-        let (questions, service) = Batcher::new(TOGETHER);
+        let (questions, service) = Batcher::overlapping(TOGETHER, BESIDE);
         let (reader, kept) = (chain.clone(), Kept::default());
         tasks.spawn(service.run(move |questions: Vec<Vec<Wanted>>| {
             let (chain, kept) = (reader.clone(), kept.clone());

@@ -141,7 +141,7 @@ fn unbound(scene: &Scene<'_>) -> Option<WaitReason> {
 /// The nonce that must be used before this transaction can have one.
 fn busy_slot(scene: &Scene<'_>) -> Option<Nonce> {
     let run = scene.cursor.run?;
-    if scene.settings.rules.budget(&run) == 0 {
+    if scene.settings.rules.narrowed(scene.cursor.conditions.window).budget(&run) == 0 {
         let confirmed = scene.settings.rules.release_at == ReleaseAt::Confirmed;
         return Some(if confirmed { run.consumed.min(run.resolved) } else { run.consumed });
     }

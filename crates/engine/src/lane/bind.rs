@@ -5,7 +5,7 @@ use gapless_core::change::TxWrite;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::limits::MAX_PAGE;
-use gapless_core::plan::{Action, Head, LaneView, Plan};
+use gapless_core::plan::{Action, Head, LaneView, NonceRules, Plan};
 use gapless_core::record::TxRecord;
 use gapless_core::state::{SubState, TxEvent};
 use gapless_core::wait::WaitReason;
@@ -72,12 +72,12 @@ impl Lane {
     fn next_bindings(&self, memory: &Memory) -> Vec<Action> {
         let heads: Vec<Head> = memory.queue.iter().map(head).collect();
         let allocations: Vec<_> = memory.allocations.values().cloned().collect();
-        let run = memory.run();
+        let (run, rules) = (memory.run(), self.submitter.settings.rules);
         let view = LaneView {
             phase: self.phase,
             run: run.as_ref(),
             conditions: &memory.cursor.cursor.conditions,
-            rules: self.submitter.settings.rules,
+            rules: NonceRules { max_in_flight: memory.window(rules.max_in_flight), ..rules },
             queue: &heads,
             open: &[],
             allocations: &allocations,

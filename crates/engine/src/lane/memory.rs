@@ -19,6 +19,7 @@ use gapless_core::time::{Tick, Timestamp};
 
 use super::notes::Notes;
 use super::sending::Sending;
+use super::window::Room;
 use crate::settings::LaneSettings;
 
 /// A lane's memory.
@@ -68,6 +69,8 @@ pub(super) struct Memory {
     pub(super) silent_since: Option<Tick>,
     /// When the balance was last looked at, and whether it was low then.
     pub(super) balance_seen: Option<(Tick, bool)>,
+    /// What nodes made of the window.
+    pub(super) room: Room,
 }
 
 impl Memory {
@@ -77,6 +80,7 @@ impl Memory {
             slots.entry(attempt.nonce).or_default().push(attempt);
         }
         Self {
+            room: Room::as_last_seen(snapshot.cursor.cursor.conditions.window),
             cursor: snapshot.cursor,
             slots,
             txs: snapshot.txs.into_iter().map(|tx| (tx.tx_id(), tx)).collect(),

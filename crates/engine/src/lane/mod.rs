@@ -7,6 +7,7 @@
 //! Whatever goes wrong with a write ends in one of three ways ([`Stop`]): fenced (drop everything), in doubt (raise the
 //! token, then read again), or out of step with the stored rows (read again).
 
+mod audit;
 mod bid;
 mod bind;
 mod broadcast;
@@ -17,6 +18,7 @@ mod deep;
 mod diagnose;
 mod expiry;
 mod finish;
+mod foreign;
 mod genesis;
 mod govern;
 mod health;
@@ -36,6 +38,7 @@ mod signing;
 mod unread;
 #[cfg(feature = "test-hooks")]
 mod unstored;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -220,6 +223,7 @@ impl Lane {
         }
         self.take_answers(memory).await?;
         self.settle(memory).await?;
+        self.widen(memory).await?;
         self.watch_counts(memory).await?;
         self.watch_health(memory).await?;
         self.expire_bound(memory).await?;
@@ -315,6 +319,7 @@ impl Lane {
             match self.tools.writer.commit(change.clone()).await {
                 Ok(verdict @ Verdict::Applied { version }) => {
                     said::written(memory, &change, version);
+                    self.audit(memory, &change);
                     memory.take_over(&change, &verdict, self.database_time());
                     return Ok(());
                 }

@@ -26,6 +26,8 @@ pub(super) struct Notes {
     pub(super) at_cap: Option<(GasPrice, GasPrice)>,
     /// Since when an attempt of it is known to be mined, or said to be, without a receipt that can be believed.
     pub(super) unread_since: Option<Tick>,
+    /// Whether that was counted as missed.
+    pub(super) missed: bool,
     /// When the policy for the stuck is asked again.
     pub(super) govern_after: Option<Tick>,
     /// Since when nobody has taken it, if it is free.
@@ -46,6 +48,7 @@ impl Default for Notes {
             bid_head: None,
             at_cap: None,
             unread_since: None,
+            missed: false,
             govern_after: None,
             free_since: None,
             cost: None,

@@ -19,7 +19,7 @@ use super::{Lane, Stop};
 const YOUNG: u64 = 64;
 
 /// What looking for the culprit comes to.
-enum Proof {
+pub(super) enum Proof {
     /// One of our attempts did it; its receipt will come.
     Ours,
     /// Somebody else did it.
@@ -99,7 +99,7 @@ impl Lane {
         })
     }
 
-    async fn find_user(&self, nonce: Nonce, at: BlockRef) -> ChainResult<Proof> {
+    pub(super) async fn find_user(&self, nonce: Nonce, at: BlockRef) -> ChainResult<Proof> {
         let Some(block) = self.block_that_passed(nonce, at).await? else { return Ok(Proof::NotYet) };
         let (chain, id) = (&self.chain.chain, &self.submitter.id);
         let ring = self.chain.heads.ring();

@@ -10,6 +10,7 @@ use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
 use gapless_core::lane::LaneEvent;
+use gapless_core::plan::Mode;
 use gapless_core::ports::chain::{ChainResult, Counts};
 use gapless_core::state::SubState;
 use gapless_core::text::NodeText;
@@ -71,7 +72,12 @@ impl Lane {
         self.notice_deep_reorg(memory, &counts).await?;
         if counts.latest > run.next {
             self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
-            self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
+            match self.submitter.settings.rules.mode {
+                Mode::Strict => self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?,
+                Mode::Pipelined => self.record_foreign(memory, &counts).await?,
+            }
+        } else if counts.latest > run.consumed && self.submitter.settings.rules.mode == Mode::Pipelined {
+            self.record_foreign(memory, &counts).await?;
         } else if counts.latest > run.consumed {
             match self.explained(memory, run.consumed).await {
                 Some(true) => self.heal(memory, HoldCause::Counts).await?,
@@ -114,7 +120,7 @@ impl Lane {
     }
 
     /// Whether a receipt of one of our attempts stands for this nonce; none if that cannot be told now.
-    async fn explained(&self, memory: &mut Memory, nonce: Nonce) -> Option<bool> {
+    pub(super) async fn explained(&self, memory: &mut Memory, nonce: Nonce) -> Option<bool> {
         let hashes: Vec<_> =
             memory.slots.get(&nonce).into_iter().flatten().map(|attempt| attempt.hash).collect();
         let mut silent = false;

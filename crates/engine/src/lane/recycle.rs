@@ -51,6 +51,12 @@ impl Lane {
         if heads.len() < HEADS && !self.is_invalid(&current) {
             return Ok(());
         }
+        // While the endpoints are doubted, a window full of slots is not given up on their word.
+        if memory.cursor.cursor.conditions.holds.contains_key(&HoldCause::Refusals)
+            && !self.is_invalid(&current)
+        {
+            return Ok(());
+        }
         self.abandon(memory, nonce, text).await
     }
 
@@ -91,13 +97,17 @@ impl Lane {
             Mode::Strict => 1,
             Mode::Pipelined => rules.max_in_flight / 10,
         };
-        if u64::from(memory.invalid_in_row) <= most {
+        let beyond = u64::from(memory.invalid_in_row).saturating_sub(most);
+        if beyond == 0 {
             return Ok(());
         }
-        let times = memory.invalid_in_row.min(8);
+        // Twice as long each time, however wide the window is.
         memory.held_until =
-            Some(now.plus(self.submitter.settings.health.retry.saturating_mul(1 << (times - 1).min(6))));
-        let words = format!("endpoints called {times} transactions in a row invalid, the last one: {text}");
+            Some(now.plus(self.submitter.settings.health.retry.saturating_mul(1 << beyond.min(6))));
+        let words = format!(
+            "endpoints called {} transactions in a row invalid, the last one: {text}",
+            memory.invalid_in_row
+        );
         self.hold(memory, HoldCause::Refusals, &words).await
     }
 

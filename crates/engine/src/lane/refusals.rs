@@ -73,6 +73,11 @@ impl Lane {
             SendOutcome::NonceGap => retry_in = retry_in.min(self.submitter.settings.retry),
             _ => {}
         }
+        let narrowed = self.narrow(memory, attempt, outcome, draft);
+        if narrowed.as_ref().is_some_and(|away| !away.soon) {
+            // Progress sends it again, not time.
+            retry_in = retry_in.max(self.submitter.settings.reconcile);
+        }
         let text = match outcome {
             SendOutcome::Unavailable(text) | SendOutcome::Invalid(text) => text.clone(),
             SendOutcome::WrongEndpoint(text) | SendOutcome::Unknown(text) => text.clone(),
@@ -87,6 +92,9 @@ impl Lane {
             let wait = match outcome {
                 // Used by these very bytes, by all we know: what is missing is the receipt.
                 SendOutcome::NonceTooLow if unread => tx.facts.wait.clone(),
+                _ if narrowed.is_some() => {
+                    Some(WaitReason::NotInPool { last_error: narrowed.map(|away| away.words) })
+                }
                 _ => Some(self.wait_after(outcome, attempt, draft, memory, &refusal)),
             };
             let news = attempt.refusal.as_ref() != Some(&refusal);

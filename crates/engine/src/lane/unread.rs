@@ -58,6 +58,11 @@ impl Lane {
             notes.unread_since = words.map(|_| notes.unread_since.unwrap_or(now));
             let long =
                 notes.unread_since.is_some_and(|at| now.since(at) >= self.submitter.settings.reconcile);
+            let stale = self.submitter.settings.stale_receipts;
+            if notes.unread_since.is_some_and(|at| now.since(at) >= stale) && !notes.missed {
+                notes.missed = true;
+                self.missed_receipt(nonce);
+            }
             let Some(tx) = memory.tx_of_current(nonce).filter(|tx| tx.facts.state.is_bound()) else {
                 continue;
             };

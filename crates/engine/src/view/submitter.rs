@@ -4,6 +4,7 @@ use alloy_primitives::B256;
 use gapless_core::condition::{Condition, Conditions, Reset};
 use gapless_core::fees::{Gas, Wei};
 use gapless_core::ids::Nonce;
+use gapless_core::plan::{Mode, NonceRules};
 use gapless_core::ports::store::SubmitterInfo;
 use gapless_core::submitter::SubmitterId;
 use gapless_core::time::Timestamp;
@@ -19,6 +20,18 @@ pub struct ProtectView {
     hash: Option<B256>,
     block_number: Option<Gas>,
     block_hash: Option<B256>,
+}
+
+/// The window of a pipelined submitter as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowView {
+    /// As it is set.
+    pub size: u64,
+    /// As nodes let it be used.
+    pub effective: u64,
+    /// Why it is narrower than it is set.
+    pub reason: Option<String>,
 }
 
 /// A submitter as shown. Every field is always there; what nobody knows is null.
@@ -55,6 +68,8 @@ pub struct SubmitterView {
     pub last_movement_at: Option<Timestamp>,
     /// When a transaction of it last came to its end. A list leaves it out.
     pub last_confirmation_at: Option<Timestamp>,
+    /// How many nonces may be open at once; none in strict mode.
+    pub window: Option<WindowView>,
     /// Its last nonce resets, oldest first.
     pub resets: Vec<Reset>,
     /// Foreign use.
@@ -63,7 +78,8 @@ pub struct SubmitterView {
 
 /// What a view shows beside the stored row.
 pub(crate) struct Surroundings {
-    pub(crate) mode: &'static str,
+    /// None if it is not configured here.
+    pub(crate) rules: Option<NonceRules>,
     /// By the database's clock.
     pub(crate) now: Timestamp,
     pub(crate) queued: u64,
@@ -83,7 +99,7 @@ impl SubmitterView {
         let lease = info.lease.as_ref().filter(|lease| lease.expires_at > around.now);
         Self {
             submitter: info.submitter.clone(),
-            mode: around.mode,
+            mode: around.rules.map_or("strict", |rules| rules.mode.name()),
             condition: conditions.gravest(),
             reason: sentence(conditions),
             owner_node: lease.map(|lease| lease.owner.node().to_owned()),
@@ -97,6 +113,11 @@ impl SubmitterView {
             balance_fetched_at: around.balance.map(|balance| balance.at),
             last_movement_at: around.moved_at,
             last_confirmation_at: around.confirmed_at,
+            window: around.rules.filter(|rules| rules.mode == Mode::Pipelined).map(|rules| WindowView {
+                size: rules.max_in_flight,
+                effective: rules.narrowed(conditions.window).max_in_flight,
+                reason: conditions.window.map(|window| window.words()),
+            }),
             resets: conditions.resets.clone(),
             protect: conditions.protect.as_ref().map(|protect| ProtectView {
                 nonce: protect.nonce,
@@ -136,8 +157,10 @@ fn sentence(conditions: &Conditions) -> Option<String> {
         let causes: Vec<&str> = conditions.holds.values().map(|words| words.as_str()).collect();
         return Some(format!("it takes no new nonces: {}", causes.join("; ")));
     }
-    let (balance, needed) = conditions.out_of_funds?;
-    Some(format!("it holds {} wei and needs {} wei", balance.0, needed.0))
+    if let Some((balance, needed)) = conditions.out_of_funds {
+        return Some(format!("it holds {} wei and needs {} wei", balance.0, needed.0));
+    }
+    conditions.window.map(|window| window.words())
 }
 
 #[cfg(test)]
@@ -147,11 +170,14 @@ mod tests {
     use gapless_core::allocation::Exhibit;
     use gapless_core::condition::{HoldCause, Protect};
     use gapless_core::text::NodeText;
+    use gapless_core::window::{Narrowed, Narrowing};
 
     #[test]
     fn the_reason_is_a_sentence_about_the_gravest_condition() {
         let mut conditions = Conditions::default();
         assert_eq!(sentence(&conditions), None);
+        conditions.window = Some(Narrowed { size: 16, cause: Narrowing::AccountLimit });
+        assert!(sentence(&conditions).unwrap().contains("no more than 16"), "{:?}", sentence(&conditions));
         conditions.out_of_funds = Some((Wei(U256::from(7)), Wei(U256::from(21_000))));
         assert_eq!(sentence(&conditions).unwrap(), "it holds 7 wei and needs 21000 wei");
         conditions.holds.insert(HoldCause::Counts, NodeText::new("the chain counts 3, we have bound 2"));

@@ -24,12 +24,12 @@ use gapless_testkit::wait::eventually;
 
 use crate::support::{Node, mine};
 
-const SEND: &str = "eth_sendRawTransaction";
+pub(crate) const SEND: &str = "eth_sendRawTransaction";
 /// Blocks come at this distance where they come by themselves.
-const BLOCKS: Duration = Duration::from_millis(150);
+pub(crate) const BLOCKS: Duration = Duration::from_millis(150);
 
 /// Answers every send with this refusal; the node never sees it.
-fn refuses(proxy: &RpcProxy, words: &str) -> RuleId {
+pub(crate) fn refuses(proxy: &RpcProxy, words: &str) -> RuleId {
     proxy.rule(SEND, Fault::ErrorWithoutForward { code: -32000, message: words.into() })
 }
 
@@ -43,7 +43,13 @@ async fn struck(proxy: &RpcProxy, rule: RuleId, times: u32) {
 }
 
 /// Mines a block now and then until a transaction is as wanted.
-async fn blocks_until(anvil: &Anvil, node: &Node, id: TxId, what: &str, wanted: impl Fn(&TxView) -> bool) {
+pub(crate) async fn blocks_until(
+    anvil: &Anvil,
+    node: &Node,
+    id: TxId,
+    what: &str,
+    wanted: impl Fn(&TxView) -> bool,
+) {
     eventually(Duration::from_secs(90), what, || async {
         mine(anvil, 1).await;
         tokio::time::sleep(BLOCKS).await;

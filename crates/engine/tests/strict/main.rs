@@ -4,12 +4,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod beside;
+mod burnt;
 mod contest;
 mod contracts;
 mod deep;
 mod drain;
 mod expiry;
 mod explain;
+mod foreign;
 mod gray_zone;
 mod lagging;
 mod lies;
@@ -27,3 +30,4 @@ mod resets;
 mod resolve;
 mod support;
 mod tags;
+mod window;

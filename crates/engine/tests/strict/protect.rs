@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 /// The same key in another wallet, past us.
-async fn foreign(anvil: &Anvil) -> Value {
+pub(crate) async fn foreign(anvil: &Anvil) -> Value {
     let sent = json!([{"from": address(), "to": Address::repeat_byte(0xaa), "value": "0x1"}]);
     anvil.rpc("eth_sendTransaction", sent).await.unwrap()
 }
@@ -155,7 +155,7 @@ async fn what_waits_in_the_queue_and_what_lost_its_nonce_take_effect_once_after_
 }
 
 /// Delegates the account to nobody: that consumes a nonce of it without a transaction of it.
-fn authorization(nonce: u64) -> Value {
+pub(crate) fn authorization(nonce: u64) -> Value {
     let authorization = Authorization { chain_id: U256::from(31337), address: Address::ZERO, nonce };
     let mut key = [0; 32];
     hex::decode_to_slice(KEY, &mut key).unwrap();

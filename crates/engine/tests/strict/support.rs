@@ -151,7 +151,12 @@ impl Node {
         Self { handle, stop, running }
     }
 
+    /// Ends the process. Whatever was done to it, what it stored breaks no invariant.
     pub(crate) async fn stopped(self) {
+        for view in self.handle.submitters(None, 100).await.unwrap() {
+            let report = self.handle.report(&view.submitter, None, None).await.unwrap().unwrap();
+            assert_eq!(report.violations, [], "{report:#?}");
+        }
         self.stop.cancel();
         tokio::time::timeout(Duration::from_secs(30), self.running).await.unwrap().unwrap();
     }

@@ -18,6 +18,7 @@ pub(super) enum Class {
     InsufficientFunds,
     TypeConflict,
     DelegationLimit,
+    AccountLimit,
     PoolFull,
     /// Not now, or not here. The bytes may go in later as they are.
     Retry,
@@ -116,11 +117,11 @@ pub(super) const TABLE: &[Row] = &[
     (&["fee too low"], Underpriced),
     (&["underpriced"], Underpriced),
     // Room.
-    (&["account limit exceeded"], PoolFull),
+    (&["account limit exceeded"], AccountLimit),
+    (&["spammer"], AccountLimit),
     (&["pool is full"], PoolFull),
     (&["pool full"], PoolFull),
     (&["queue full"], PoolFull),
-    (&["spammer"], PoolFull),
     (&["too many transactions in the queue"], PoolFull),
     // A block's limit moves, so what exceeds it may fit later.
     (&["exceeds block gas limit"], Retry),

@@ -206,7 +206,10 @@ impl Endpoint {
     /// Asks, and remembers how it went.
     pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Reply>, Trouble> {
         let began = Instant::now();
+        let mut owed = Owed::by(self);
         let result = self.http.exchange(calls).await;
+        owed.answered = result.is_ok();
+        drop(owed);
         measure(calls, began.elapsed());
         match &result {
             Ok(replies) => match replies.iter().find_map(throttled) {
@@ -239,6 +242,25 @@ impl Endpoint {
     pub(crate) fn stumbled(&self, trouble: &Trouble) {
         tracing::debug!(endpoint = self.http.name(), %trouble, "an RPC exchange failed");
         self.health().failed(trouble, Instant::now(), fastrand::f64());
+    }
+}
+
+/// An exchange under way, however it ends.
+struct Owed<'a> {
+    endpoint: &'a Endpoint,
+    answered: bool,
+}
+
+impl<'a> Owed<'a> {
+    fn by(endpoint: &'a Endpoint) -> Self {
+        endpoint.health().asked(Instant::now());
+        Self { endpoint, answered: false }
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        self.endpoint.health().over(self.answered, Instant::now());
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Two things are kept apart. *Standing* says whether the endpoint is who it should be, and only a
 //! check of chain id and genesis improves it. *Cooling* says when it may be asked again, and any answer
-//! ends it. Besides, an endpoint that stays behind the others is asked last: one that repeats a block for ever answers
+//! ends it. Besides, one that failed last, or that owes an answer for long, is asked after those that answer, so that a
+//! black hole costs those who fell into it and nobody else; and an endpoint that stays behind the others is asked last: one that repeats a block for ever answers
 //! quickly and without an error, and everything it says is old.
 
 use std::ops::RangeInclusive;
@@ -21,6 +22,8 @@ const LONGEST_OBEDIENCE: Duration = Duration::from_secs(30);
 const LAG: u64 = 3;
 /// For how long it may trail them by less without moving.
 const LAG_TIME: Duration = Duration::from_secs(3);
+/// How long an answer may be owed before others are preferred.
+const SILENT: Duration = Duration::from_secs(1);
 /// When a head that stays the same is worth a word.
 const STILL: Duration = Duration::from_secs(10);
 
@@ -54,6 +57,9 @@ pub(crate) struct Health {
     trouble: Option<String>,
     head: Option<Named>,
     behind_since: Option<Instant>,
+    /// Exchanges under way, and since when it has answered none of them.
+    owed: u32,
+    owed_since: Option<Instant>,
 }
 
 /// The head an endpoint named last.
@@ -73,7 +79,31 @@ impl Health {
             trouble: None,
             head: None,
             behind_since: None,
+            owed: 0,
+            owed_since: None,
         }
+    }
+
+    /// An exchange begins.
+    pub(crate) fn asked(&mut self, now: Instant) {
+        self.owed = self.owed.saturating_add(1);
+        self.owed_since.get_or_insert(now);
+    }
+
+    /// An exchange is over: it was answered, or nobody waits for it any more.
+    pub(crate) fn over(&mut self, answered: bool, now: Instant) {
+        self.owed = self.owed.saturating_sub(1);
+        match (self.owed, answered) {
+            (0, _) => self.owed_since = None,
+            (_, true) => self.owed_since = Some(now),
+            (_, false) => {}
+        }
+    }
+
+    /// Whether those that answer are to be preferred.
+    pub(crate) fn is_failing(&self, now: Instant) -> bool {
+        let silent = self.owed_since.is_some_and(|since| now.saturating_duration_since(since) > SILENT);
+        self.failures > 0 || silent
     }
 
     fn cooled(&self, now: Instant) -> bool {
@@ -297,6 +327,24 @@ mod tests {
         health.saw_head(15, later);
         assert!(!health.is_lagging(16, later), "who moves is not stuck");
         assert!(health.is_lagging(19, later));
+    }
+
+    #[test]
+    fn who_owes_an_answer_for_long_or_failed_last_is_not_preferred() {
+        let (mut health, now) = (verified(), Instant::now());
+        health.asked(now);
+        health.asked(now + SILENT / 2);
+        assert!(!health.is_failing(now + SILENT));
+        let later = now + SILENT * 2;
+        assert!(health.is_failing(later));
+        health.over(true, later);
+        assert!(!health.is_failing(later + SILENT), "it answers, if slowly");
+        health.over(false, later + SILENT);
+        assert!(!health.is_failing(later + SILENT * 9), "it owes nothing");
+        health.failed(&trouble(TroubleKind::TimedOut), later, 0.0);
+        assert!(health.is_failing(later + LONGEST_PAUSE), "until it answers");
+        health.answered();
+        assert!(!health.is_failing(later + LONGEST_PAUSE));
     }
 
     #[test]

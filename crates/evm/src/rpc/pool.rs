@@ -1,4 +1,4 @@
-//! Several endpoints, used as one. Reads go to the first that is verified, cooled down and not behind
+//! Several endpoints, used as one. Reads go to the first that is verified, cooled down, answering and not behind
 //! the others, and move on when it fails; when nobody is left they wait for the first to cool down.
 //!
 //! Who is behind can only be told of endpoints whose heads are known, and reads alone would ask the preferred one and
@@ -173,14 +173,15 @@ impl Pool {
     /// Whoever may be asked now, the preferred first.
     pub(crate) fn ready(&self) -> Vec<(usize, &Arc<Endpoint>)> {
         let (now, best) = (Instant::now(), self.best_head());
-        let mut ready: Vec<(bool, usize, &Arc<Endpoint>)> = Vec::with_capacity(self.endpoints.len());
+        let mut ready: Vec<((bool, bool), usize, &Arc<Endpoint>)> = Vec::with_capacity(self.endpoints.len());
         for (place, endpoint) in self.endpoints.iter().enumerate() {
             let mut health = endpoint.health();
             if health.is_ready(now) {
-                ready.push((health.is_lagging(best, now), place, endpoint));
+                let behind = (health.is_failing(now), health.is_lagging(best, now));
+                ready.push((behind, place, endpoint));
             }
         }
-        ready.sort_by_key(|(lagging, place, _)| (*lagging, *place));
+        ready.sort_by_key(|(behind, place, _)| (*behind, *place));
         ready.into_iter().map(|(_, place, endpoint)| (place, endpoint)).collect()
     }
 

@@ -43,17 +43,33 @@ pub(crate) async fn run(client: &Client, command: SubmitterCommand) -> anyhow::R
             return Ok(());
         }
         SubmitterCommand::Nonces { submitter, from, to } => {
-            let bounds = [("from", from), ("to", to)];
-            let given: Vec<(&str, String)> =
-                bounds.iter().filter_map(|(name, bound)| Some((*name, (*bound)?.to_string()))).collect();
-            let query: Vec<(&str, &str)> =
-                given.iter().map(|(name, bound)| (*name, bound.as_str())).collect();
-            show_nonces(client, &client.get(&["submitters", &submitter, "nonces"], &query).await?);
+            show_nonces(client, &bounded(client, &submitter, "nonces", (from, to)).await?);
+            return Ok(());
+        }
+        SubmitterCommand::Report { submitter, from, to } => {
+            let report = bounded(client, &submitter, "report", (from, to)).await?;
+            client.show(&report);
+            let found = report["violations"].as_array().map_or(0, Vec::len);
+            ensure!(found == 0, "{found} violations");
             return Ok(());
         }
     };
     client.show(&answer);
     Ok(())
+}
+
+/// What a node tells of a range of nonces.
+async fn bounded(
+    client: &Client,
+    submitter: &str,
+    what: &str,
+    (from, to): (Option<u64>, Option<u64>),
+) -> anyhow::Result<Value> {
+    let bounds = [("from", from), ("to", to)];
+    let given: Vec<(&str, String)> =
+        bounds.iter().filter_map(|(name, bound)| Some((*name, (*bound)?.to_string()))).collect();
+    let query: Vec<(&str, &str)> = given.iter().map(|(name, bound)| (*name, bound.as_str())).collect();
+    client.get(&["submitters", submitter, what], &query).await
 }
 
 /// Says so if the lane has not executed a command that was waited for.

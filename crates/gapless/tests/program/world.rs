@@ -142,6 +142,18 @@ impl World {
             join_all(some.iter().map(|id| self.assert_confirmed(asked, id))).await;
         }
         counter::assert_once_each(&self.anvil, request_ids).await;
+        self.assert_no_violation(asked).await;
+    }
+
+    /// What is stored breaks no invariant, and no lane of this node has counted a violation.
+    async fn assert_no_violation(&self, asked: usize) {
+        let path = format!("/api/v1/submitters/{ADDRESS}/report");
+        let (status, report) = self.setups[asked].get(&path).await.unwrap();
+        assert_eq!((status, &report["violations"]), (200, &json!([])), "{report}");
+        let metrics = self.setups[asked].text("/metrics").await.unwrap();
+        let kinds: Vec<&str> =
+            metrics.lines().filter(|line| line.starts_with("gapless_invariant_violation_total{")).collect();
+        assert!(kinds.len() >= 7 && kinds.iter().all(|line| line.ends_with(" 0")), "{kinds:#?}");
     }
 
     async fn assert_confirmed(&self, asked: usize, request_id: &str) {

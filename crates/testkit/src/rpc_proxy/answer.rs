@@ -55,7 +55,7 @@ pub(super) async fn to(body: &[u8], shared: &Shared) -> Outcome {
 fn strike(call: Value, shared: &Shared) -> Item {
     let method = call["method"].as_str().unwrap_or_default();
     *shared.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(method.to_owned()).or_default() += 1;
-    let fault = shared.rules.strike(method);
+    let fault = shared.rules.strike(method).and_then(|fault| fault.judged(&call));
     Item { call, fault }
 }
 

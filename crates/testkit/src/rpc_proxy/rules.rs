@@ -17,6 +17,9 @@ pub type Transform = Arc<dyn Fn(&Value, Value) -> Value + Send + Sync>;
 /// Makes a result from a request alone.
 pub type Invention = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
+/// Chooses the error that a request is refused with, if it is.
+pub type Judgement = Arc<dyn Fn(&Value) -> Option<(i64, String)> + Send + Sync>;
+
 /// What happens to a call.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -37,6 +40,8 @@ pub enum Fault {
         /// JSON-RPC error message.
         message: String,
     },
+    /// Judged by the request: refused and not forwarded, or left alone. See also [`Fault::refuse`].
+    RefuseIf(Judgement),
     /// Not forwarded; answered with this result.
     FixedResult(Value),
     /// Not forwarded; answered with a result made from the request. See also [`Fault::answer`].
@@ -62,11 +67,27 @@ impl Fault {
         Self::Answer(Arc::new(invent))
     }
 
+    /// [`Fault::RefuseIf`] with this function.
+    pub fn refuse(judge: impl Fn(&Value) -> Option<(i64, String)> + Send + Sync + 'static) -> Self {
+        Self::RefuseIf(Arc::new(judge))
+    }
+
+    /// What happens to this very call; nothing if it is judged well.
+    pub(super) fn judged(self, call: &Value) -> Option<Self> {
+        match self {
+            Self::RefuseIf(judge) => {
+                judge(call).map(|(code, message)| Self::ErrorWithoutForward { code, message })
+            }
+            fault => Some(fault),
+        }
+    }
+
     /// Whether the node gets the call.
     pub(super) fn forwards(&self) -> bool {
         match self {
             Self::DropAnswer | Self::ErrorAfterForward { .. } | Self::Result(_) | Self::Delay(_) => true,
             Self::ErrorWithoutForward { .. }
+            | Self::RefuseIf(_)
             | Self::FixedResult(_)
             | Self::Answer(_)
             | Self::Hang
@@ -83,6 +104,7 @@ impl fmt::Debug for Fault {
                 write!(f, "ErrorWithoutForward({code}, {message})")
             }
             Self::ErrorAfterForward { code, message } => write!(f, "ErrorAfterForward({code}, {message})"),
+            Self::RefuseIf(_) => f.write_str("RefuseIf(..)"),
             Self::FixedResult(result) => write!(f, "FixedResult({result})"),
             Self::Answer(_) => f.write_str("Answer(..)"),
             Self::Result(_) => f.write_str("Result(..)"),
