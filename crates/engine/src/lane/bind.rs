@@ -54,7 +54,7 @@ impl Lane {
             memory.look_again = false;
             let found =
                 self.tools.store.peek_queue(&self.submitter.id, PEEK).await.map_err(Stop::StoreDown)?;
-            memory.queue = found.into();
+            memory.queue = self.set_aside(memory, found).await?;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::{Lane, Stop};
 use crate::points::Point;
 
 /// What preparing comes to.
-enum Outcome {
+pub(super) enum Outcome {
     Ready(Prepared),
     Refuse(&'static str, NodeText),
     Wait(SubState, WaitReason),
@@ -65,7 +65,7 @@ impl Lane {
         self.write_one(memory, write).await
     }
 
-    async fn judge(&self, memory: &mut Memory, tx: &TxRecord) -> Outcome {
+    pub(super) async fn judge(&self, memory: &mut Memory, tx: &TxRecord) -> Outcome {
         if self.submitter.signer.is_none() {
             let words = NodeText::new("no signer is configured for this submitter on the node that runs it");
             return Outcome::Refuse("no-signer", words);

@@ -73,6 +73,8 @@ impl Lane {
         if counts.latest > run.next {
             self.hold(memory, HoldCause::Counts, &unexplained(counts.latest, run.next)).await?;
             self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?;
+        } else if counts.latest > run.consumed && memory.is_reserved(run.consumed) {
+            // Its holder may have used it and not said so yet; its word, or the reservation's end, will tell.
         } else if counts.latest > run.consumed {
             match self.explained(memory, run.consumed).await {
                 Some(true) => self.heal(memory, HoldCause::Counts).await?,

@@ -44,6 +44,10 @@ impl Lane {
         if tx.facts.state.is_terminal() {
             return Ok(Answer::refused("already-final"));
         }
+        // Nobody knows yet what would be replaced.
+        if tx.facts.state == TxState::Allocated {
+            return Ok(Answer::Later);
+        }
         let mut payload = payload;
         let refusal = match self.refuses_replacement(memory, &tx, &mut payload, fees).await {
             Ok(refusal) => refusal,
