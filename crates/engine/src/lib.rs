@@ -42,6 +42,11 @@ pub mod view;
 pub mod with_nonce;
 pub mod writer;
 
+/// The page about the library, whose examples must compile.
+#[cfg(all(doctest, feature = "low-level"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Library;
+
 pub use builder::{Builder, Gapless, StartError};
 pub use desk::NonceTx;
 pub use engine::{Engine, EngineOptions};

@@ -187,6 +187,13 @@ impl Lane {
     }
 }
 
+impl Memory {
+    /// Whether what goes out for a transaction was signed by somebody else.
+    pub(super) fn is_signed_outside(&self, tx: &TxRecord) -> bool {
+        self.current_of(tx).is_some_and(|attempt| attempt.kind == AttemptKind::External)
+    }
+}
+
 /// The slot that a closure has made something for, if it still has it.
 fn reservation(memory: &Memory, tx_id: TxId, lock_owner: LockOwner) -> Option<(Nonce, TxRecord)> {
     let row = memory.reserved().find(|row| row.tx_id == Some(tx_id) && row.lock_owner == Some(lock_owner))?;

@@ -110,8 +110,8 @@ async fn a_closure_that_panics_leaves_no_hole() {
     let (folder, anvil) = (tempfile::tempdir().unwrap(), instant().await);
     let node = Node::start(sqlite(folder.path()).await, &anvil, quick()).await;
     let panics = |_: NonceContext| async move {
-        let nothing: Option<Payload> = None;
-        Ok::<Payload, String>(nothing.unwrap())
+        let amounts: Vec<u64> = Vec::new();
+        Ok::<Payload, String>(effect(amounts[0]))
     };
     let (state, code, _) = ended(node.handle.with_nonce(named("panics"), panics).await.unwrap_err());
     assert_eq!((state, code.as_str()), (TxState::Rejected, "closure-panicked"));

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod closures;
+mod killed;
 mod leaders;
 #[cfg(feature = "low-level")]
 mod low_level;

@@ -108,6 +108,9 @@ impl Lane {
         if tx.facts.withdrawal().is_some() {
             return Ok(Some("cancelling"));
         }
+        if payload.is_none() && memory.is_signed_outside(tx) {
+            return Ok(Some("signed-outside"));
+        }
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         if let (Some(fees), Some(dearest)) = (fees, attempts.and_then(|attempts| Dearest::of(attempts)))
             && !dearest.admits(fees)

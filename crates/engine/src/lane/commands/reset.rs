@@ -53,8 +53,8 @@ impl Lane {
         let held = memory.held();
         let kept = kept.max(open.partition_point(|nonce| held.last().is_some_and(|last| nonce <= last)));
         let (outstanding, taken_back) = open.split_at(kept);
-        if !(outstanding.is_empty() && held.is_empty()) && !forced {
-            let nonces: BTreeSet<&Nonce> = outstanding.iter().chain(&held).collect();
+        let nonces: BTreeSet<&Nonce> = outstanding.iter().chain(&held).collect();
+        if !nonces.is_empty() && !forced {
             let figures = json!({"nonces": nonces});
             return Ok(Answer::Refused("attempts-outstanding".into(), Some(figures)));
         }
