@@ -109,6 +109,7 @@ impl TxBody {
             speed: self.speed.unwrap_or_default(),
             valid_until: self.valid_until,
             on_expiry: self.on_expiry.unwrap_or_default(),
+            deferred: false,
         };
         let Self { submitter, request_id, .. } = self;
         Ok(Parts { submitter, request_id, intent: Intent { payload, options }, metadata })

@@ -78,8 +78,16 @@ pub enum AllocationWrite {
         /// The slot.
         nonce: Nonce,
     },
-    /// A bound slot becomes RECYCLABLE: its newest attempt is invalid, or the foreign use recorded for it vanished in
-    /// a reorg.
+    /// A reservation that its holder will not use becomes RECYCLABLE before its time; the row keeps the holder's name, which
+    /// says that nobody has bytes for it.
+    Release {
+        /// The slot.
+        nonce: Nonce,
+        /// Its present holder.
+        lock_owner: LockOwner,
+    },
+    /// A bound slot becomes RECYCLABLE: its newest attempt is invalid, the foreign use recorded for it vanished in a reorg,
+    /// or an operator gave up what its holder says used it.
     Recycle {
         /// The slot.
         nonce: Nonce,
@@ -105,6 +113,7 @@ impl AllocationWrite {
         match self {
             Self::Reserve { nonce, .. }
             | Self::Lapse { nonce }
+            | Self::Release { nonce, .. }
             | Self::Recycle { nonce }
             | Self::Settle { nonce }
             | Self::Foreign { nonce, .. } => *nonce,
@@ -143,7 +152,14 @@ impl AllocationWrite {
             {
                 Ok(Some(blank(*nonce, S::Recyclable)))
             }
-            (Self::Recycle { nonce }, None | Some(S::Foreign)) => Ok(Some(blank(*nonce, S::Recyclable))),
+            (Self::Release { nonce, lock_owner }, Some(S::Reserved))
+                if found.and_then(|row| row.lock_owner) == Some(*lock_owner) =>
+            {
+                Ok(Some(Allocation { lock_owner: Some(*lock_owner), ..blank(*nonce, S::Recyclable) }))
+            }
+            (Self::Recycle { nonce }, None | Some(S::Foreign | S::Used)) => {
+                Ok(Some(blank(*nonce, S::Recyclable)))
+            }
             (Self::Settle { .. }, Some(_)) => Ok(None),
             (Self::Foreign { nonce, exhibit }, _) => {
                 Ok(Some(Allocation { exhibit: Some(*exhibit), ..blank(*nonce, S::Foreign) }))
@@ -251,6 +267,18 @@ mod tests {
         let used = Mark::Used(B256::repeat_byte(1)).judge(owner(1), Some(&held), NOW).unwrap();
         assert_eq!(Mark::Used(B256::repeat_byte(1)).judge(owner(1), Some(&used), NOW), Ok(used.clone()));
         assert_eq!(Mark::Recyclable.judge(owner(1), Some(&used), NOW), Err(MarkOutcome::NotReserved));
+    }
+
+    #[test]
+    fn a_reservation_is_released_by_its_holder_alone() {
+        let held = reserve().apply(None, NOW).unwrap().unwrap();
+        let release = |n| AllocationWrite::Release { nonce: Nonce(4), lock_owner: owner(n) };
+        assert!(release(2).apply(Some(&held), NOW).is_err());
+        assert!(release(1).apply(None, NOW).is_err());
+        let free = release(1).apply(Some(&held), NOW).unwrap().unwrap();
+        assert_eq!((free.status, free.lock_owner), (AllocationStatus::Recyclable, Some(owner(1))));
+        let late = Mark::Used(B256::repeat_byte(1)).judge(owner(1), Some(&free), NOW);
+        assert_eq!(late, Err(MarkOutcome::NotReserved), "its word was given");
     }
 
     #[test]

@@ -262,7 +262,11 @@ impl Draft {
             None => run.start,
         };
         let own = self.writes.attempts.iter().any(|attempt| attempt.nonce >= before_next);
-        if own && self.cursor.conditions.forbids_binding().is_some() {
+        let promised =
+            self.writes.allocations.iter().any(|write| {
+                matches!(write, AllocationWrite::Reserve { .. }) && write.nonce() >= before_next
+            });
+        if (own || promised) && self.cursor.conditions.forbids_binding().is_some() {
             return Err(UnsoundChange::Forbidden);
         }
         let mut allocated = BTreeSet::new();

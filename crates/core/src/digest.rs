@@ -80,6 +80,7 @@ impl Digest {
                 OnExpiry::Cancel => 1,
             }],
         );
+        canon.maybe(14, options.deferred.then_some([1]));
         Self(*canon.0.finalize().as_bytes())
     }
 }
@@ -134,6 +135,7 @@ mod tests {
             with(Options { speed: Speed::Fast, ..Default::default() }),
             with(Options { valid_until: Some(Timestamp::from_micros(1)), ..Default::default() }),
             with(Options { on_expiry: OnExpiry::Cancel, ..Default::default() }),
+            with(Options { deferred: true, ..Default::default() }),
         ];
         let mut digests: BTreeSet<_> = variants.iter().map(|intent| Digest::of(&scope, intent)).collect();
         digests.insert(Digest::of(&Scope::parse("other").unwrap(), &variants[0]));

@@ -70,6 +70,9 @@ pub struct Options {
     /// What expiry means once bound.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_expiry: OnExpiry,
+    /// The payload is not known yet: a closure in the process that asked makes it once it has a nonce.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub deferred: bool,
 }
 
 /// A request in full, but for its identity and metadata.
@@ -133,7 +136,7 @@ impl Intent {
         if entries > MAX_ACCESS_LIST_ENTRIES {
             return Err(IntentError::AccessListTooLong { entries, limit: MAX_ACCESS_LIST_ENTRIES });
         }
-        if to.is_none() && data.is_empty() {
+        if to.is_none() && data.is_empty() && !self.options.deferred {
             return Err(IntentError::Empty);
         }
         let fees = &self.options.fees;
@@ -161,6 +164,8 @@ mod tests {
     fn limits_and_contradictions_are_refused_with_codes() {
         assert_eq!(to_somebody().check(), Ok(()));
         assert_eq!(Intent::default().check(), Err(IntentError::Empty));
+        let deferred = Options { deferred: true, ..Options::default() };
+        assert_eq!(Intent { options: deferred, ..Intent::default() }.check(), Ok(()));
 
         let mut long = to_somebody();
         long.payload.data = vec![0; MAX_DATA_BYTES + 1].into();

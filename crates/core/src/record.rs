@@ -181,6 +181,9 @@ pub struct Amendment {
     /// What should happen instead of what was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
+    /// What its closure made of it, where the request did not say what should happen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled: Option<Payload>,
     /// Fees asked for instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fees: Option<FeeWishes>,
@@ -322,11 +325,20 @@ impl TxRecord {
         self.request.tx_id
     }
 
-    /// What should happen: as accepted, or as replaced since.
+    /// What should happen: as accepted, as its closure made it, or as replaced since.
     #[must_use]
     pub fn payload(&self) -> &Payload {
-        let replaced = self.facts.amended.as_ref().and_then(|amended| amended.payload.as_ref());
-        replaced.unwrap_or(&self.request.intent.payload)
+        let amended = self.facts.amended.as_ref();
+        let since = amended.and_then(|amended| amended.payload.as_ref().or(amended.filled.as_ref()));
+        since.unwrap_or(&self.request.intent.payload)
+    }
+
+    /// Whether nobody knows yet what should happen: its closure has not returned.
+    #[must_use]
+    pub fn awaits_closure(&self) -> bool {
+        let amended = self.facts.amended.as_ref();
+        let known = amended.is_some_and(|amended| amended.payload.is_some() || amended.filled.is_some());
+        self.request.intent.options.deferred && !known
     }
 
     /// How it should happen: as accepted, or with other fees asked for since.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::balances::Balances;
 use crate::calls::Calls;
 use crate::depth::Depths;
+use crate::desk::Desk;
 use crate::gate::{AcceptRules, Gate};
 use crate::handle::Handle;
 use crate::heads::{Heads, Tracker};
@@ -111,6 +112,7 @@ impl Engine {
             gate,
             balances: Arc::new(Balances::new(clock.clone(), registry.clone())),
             policies: Arc::default(),
+            desk: Desk::default(),
         };
         let parts = Parts { trackers, intake: intake_service, work };
         let engine = Self {
@@ -177,6 +179,7 @@ impl Engine {
             points: options.points.clone(),
             idle_release: options.idle_release,
             policies: handle.policies.get().cloned().unwrap_or_default(),
+            desk: handle.desk.clone(),
             #[cfg(feature = "test-hooks")]
             sends_first,
         };

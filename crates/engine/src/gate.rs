@@ -125,7 +125,11 @@ impl Gate {
     }
 
     /// Leads the submitter from here, or says who does. The row's last owner is asked of the store alone, by its clock.
-    async fn lead(&self, name: &SubmitterId, info: &SubmitterInfo) -> StoreResult<Option<Refusal>> {
+    pub(crate) async fn lead(
+        &self,
+        name: &SubmitterId,
+        info: &SubmitterInfo,
+    ) -> StoreResult<Option<Refusal>> {
         let last = info.lease.as_ref().map(|lease| &lease.owner);
         // A lease that was given back keeps its last owner's name.
         let kept = info.lease.as_ref().is_some_and(|lease| lease.expires_at > Timestamp::from_micros(0));
@@ -162,7 +166,7 @@ impl Gate {
         Err(StoreError::Unavailable("the submitter's lease is being written by somebody else".into()))
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get().is_some_and(CancellationToken::is_cancelled)
     }
 }

@@ -21,6 +21,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::balances::Balances;
+use crate::desk::Desk;
 use crate::gate::{AcceptRules, Gate};
 use crate::heads::Heads;
 use crate::intake::Intake;
@@ -148,6 +149,7 @@ pub struct Handle {
     pub(crate) gate: Gate,
     pub(crate) balances: Arc<Balances>,
     pub(crate) policies: Arc<OnceLock<Policies>>,
+    pub(crate) desk: Desk,
 }
 
 impl Handle {

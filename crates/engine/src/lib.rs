@@ -14,6 +14,7 @@ pub mod calls;
 pub mod census;
 pub mod commands;
 mod depth;
+mod desk;
 pub mod engine;
 pub mod explain;
 mod gate;
@@ -23,6 +24,8 @@ pub mod intake;
 pub mod keeper;
 pub mod lane;
 mod look;
+#[cfg(feature = "low-level")]
+pub mod low_level;
 pub mod names;
 pub mod nonces;
 pub mod points;
@@ -36,9 +39,16 @@ pub mod submitters;
 mod tags;
 pub mod tasks;
 pub mod view;
+pub mod with_nonce;
 pub mod writer;
 
+/// The page about the library, whose examples must compile.
+#[cfg(all(doctest, feature = "low-level"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Library;
+
 pub use builder::{Builder, Gapless, StartError};
+pub use desk::NonceTx;
 pub use engine::{Engine, EngineOptions};
 pub use gapless_core::fees::FeeCaps;
 pub use gate::{AcceptMode, AcceptRules};
@@ -46,3 +56,4 @@ pub use handle::{Handle, Refusal};
 pub use policies::Policies;
 pub use registry::{Registry, Submitter};
 pub use settings::{FinalityRule, HealthRules, LaneSettings, finality_floor};
+pub use with_nonce::{NonceContext, NonceRequest, WithNonceError};

@@ -39,7 +39,8 @@ pub struct NonceView {
     pub mined_hash: Option<B256>,
     /// In which block.
     pub block_number: Option<Gas>,
-    /// What is special about an open one: `recyclable` or `reserved`.
+    /// What is special about an open one: `recyclable`, `reserved` (somebody makes bytes for it), or `used` (by what its
+    /// holder sent, whose receipt is awaited).
     pub note: Option<&'static str>,
 }
 
@@ -126,6 +127,9 @@ impl Slot<'_> {
         if let Some(mined) = mined {
             return (Some(mined.hash), Some(mined.block_number));
         }
+        if let Some(hash) = self.allocation.and_then(|row| row.used_hash) {
+            return (Some(hash), ring.holds(hash, 0).map(|block| block.number));
+        }
         let seen =
             self.attempts.iter().find_map(|a| ring.holds(a.hash, 0).map(|block| (a.hash, block.number)));
         match (seen, self.attempts) {
@@ -142,6 +146,7 @@ impl Slot<'_> {
         let note = match self.allocation.map(|row| row.status) {
             Some(AllocationStatus::Recyclable) => Some("recyclable"),
             Some(AllocationStatus::Reserved) => Some("reserved"),
+            Some(AllocationStatus::Used) => Some("used"),
             _ => None,
         };
         NonceView {

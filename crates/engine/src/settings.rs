@@ -72,6 +72,8 @@ pub struct LaneSettings {
     pub diagnose: bool,
     /// How long a recycled slot waits for a transaction before a placeholder takes it.
     pub recycle_hold: Duration,
+    /// How long a nonce stays reserved for bytes that somebody else makes.
+    pub reservation_timeout: Duration,
     /// Whether every confirmation is told, or only the end.
     pub tell_confirmations: bool,
     /// How the account's health is watched.
@@ -120,6 +122,7 @@ impl Default for LaneSettings {
             stuck: Arc::default(),
             diagnose: false,
             recycle_hold: Duration::from_secs(5),
+            reservation_timeout: Duration::from_secs(60),
             tell_confirmations: false,
             health: HealthRules {
                 min_balance: None,

@@ -13,8 +13,8 @@ use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{
-    Block, BlockRef, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Quote,
-    Receipt, Sighting, Tag,
+    Block, BlockRef, Chain, ChainError, ChainResult, Contents, Counts, EndpointStatus, Estimate, Opened,
+    Quote, Receipt, Sighting, Tag,
 };
 use gapless_core::submitter::SubmitterId;
 use gapless_core::text::NodeText;
@@ -329,6 +329,10 @@ impl Chain for EvmChain {
 
     fn contents(&self, raw: &Bytes) -> Option<Contents> {
         crate::signer::tx::contents(raw)
+    }
+
+    fn opened(&self, raw: &Bytes) -> Option<Opened> {
+        crate::signer::tx::opened(raw)
     }
 
     async fn head_hint(&self) {

@@ -1,7 +1,7 @@
 //! The chain. Contract: *not found* is an answer, an error is an error; sending stored bytes again is
 //! harmless; a time-out means *possibly sent*.
 
-use alloy_primitives::{B256, Bytes};
+use alloy_primitives::{Address, B256, Bytes};
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use crate::ids::Nonce;
 use crate::intent::{Options, Payload};
 use crate::named::named_enum;
 use crate::outcome::SendOutcome;
-use crate::submitter::SubmitterId;
+use crate::submitter::{ChainId, SubmitterId};
 use crate::text::NodeText;
 
 /// A block by height and hash.
@@ -128,6 +128,23 @@ pub struct Contents {
     pub gas_limit: Gas,
 }
 
+/// Signed bytes that somebody else made, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// Their hash.
+    pub hash: B256,
+    /// The chain they are for; none if they do not say so.
+    pub chain: Option<ChainId>,
+    /// Who signed them; none if the signature is nobody's.
+    pub sender: Option<Address>,
+    /// For which slot.
+    pub nonce: Nonce,
+    /// What they carry.
+    pub contents: Contents,
+    /// What they pay.
+    pub fees: Fees,
+}
+
 /// The chain.
 #[async_trait]
 pub trait Chain: Send + Sync {
@@ -194,6 +211,11 @@ pub trait Chain: Send + Sync {
 
     /// What signed bytes carry; none if they cannot be read. Asks nobody.
     fn contents(&self, raw: &Bytes) -> Option<Contents>;
+
+    /// Everything signed bytes say; none if they cannot be read, or this chain takes none from outside. Asks nobody.
+    fn opened(&self, _raw: &Bytes) -> Option<Opened> {
+        None
+    }
 
     /// Waits for a hint that there is a new head. Where nobody gives hints it waits for ever; heads are polled anyway.
     async fn head_hint(&self) {

@@ -19,11 +19,19 @@ fn says(action: impl Into<String>) -> Next {
 pub(super) fn of(scene: &Scene<'_>, standing: &Standing) -> Next {
     match standing {
         Standing::Ended(_) => says("Nothing: it has ended."),
+        Standing::AboutToBind if scene.tx.awaits_closure() => Next {
+            action: "Reserves a nonce for it, or refuses it if nobody who could make it is seen until then."
+                .to_owned(),
+            at: Some(scene.tx.created_at.plus(scene.settings.reservation_timeout)),
+        },
         Standing::AboutToBind => match scene.owner {
             Some(_) => says("Prepares it, takes the next nonce, signs, stores and sends it."),
             None => says("A node takes up the submitter's lane, prepares it and sends it."),
         },
-        Standing::Allocated => says("Takes the nonce back if the signer fails or is late."),
+        Standing::Allocated => Next {
+            action: "Takes the nonce back if the signer fails or is late.".to_owned(),
+            at: Some(scene.tx.updated_at.plus(scene.settings.reservation_timeout)),
+        },
         _ if scene.tx.facts.state == TxState::Stuck && scene.tx.facts.mined.is_none() => stuck(scene),
         Standing::InPool => send_again(scene),
         Standing::Waits(wait) => of_wait(scene, wait),

@@ -10,10 +10,13 @@ use super::{Scene, Standing};
 pub(super) fn of(scene: &Scene<'_>, standing: &Standing) -> String {
     match standing {
         Standing::Waits(wait) => waits(scene, wait),
+        Standing::AboutToBind if scene.tx.awaits_closure() => {
+            "Its turn has come; it gets a nonce as soon as the process that makes it asks for one.".to_owned()
+        }
         Standing::AboutToBind => "It is the first in the queue and nothing is in its way.".to_owned(),
         Standing::Allocated => match scene.nonce() {
-            Some(nonce) => format!("Nonce {nonce} is reserved for it until its own signer delivers."),
-            None => "It waits for its own signer.".to_owned(),
+            Some(nonce) => format!("Nonce {nonce} is reserved for whoever makes and signs it."),
+            None => "It waits for whoever makes and signs it.".to_owned(),
         },
         Standing::InPool => match scene.nonce() {
             Some(nonce) => format!("It was sent with nonce {nonce} and waits for a block to take it."),

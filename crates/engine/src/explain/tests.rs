@@ -444,7 +444,9 @@ fn what_somebody_else_signs_waits_for_its_signer() {
     let held = Stage::queued().with(|s| {
         (s.tx.facts.state, s.tx.facts.nonce) = (TxState::Allocated, Some(Nonce(7)));
     });
-    held.says("Allocated", "Nonce 7", "if the signer fails or is late");
+    let told = held.says("Allocated", "Nonce 7", "if the signer fails or is late");
+    let end = held.tx.updated_at.plus(held.settings.reservation_timeout);
+    assert_eq!(told.next.at, Some(end));
 }
 
 #[test]

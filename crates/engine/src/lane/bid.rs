@@ -53,19 +53,22 @@ impl Lane {
     }
 
     fn wants_bid(&self, memory: &Memory, nonce: Nonce) -> bool {
-        let Some(current) = memory.current(nonce).filter(|a| a.kind != AttemptKind::External) else {
-            return false;
-        };
+        let Some(current) = memory.current(nonce) else { return false };
+        // Bytes from outside are never signed again; only what should take their place competes with them.
+        let fixed = current.kind == AttemptKind::External;
         let notes = memory.noted(nonce);
         if notes.and_then(|notes| notes.bid_after).is_some_and(|after| self.tick() < after) {
             return false;
         }
-        let asked = |tx: &TxRecord| !self.carries_intent(tx, current) || is_ordered(tx, memory, nonce);
+        let ordered = |tx: &TxRecord| !fixed && is_ordered(tx, memory, nonce);
+        let asked = |tx: &TxRecord| !self.carries_intent(tx, current) || ordered(tx);
         if memory.tx_of_current(nonce).is_some_and(asked) {
             return true;
         }
         let suggested = notes.is_some_and(|notes| notes.suggested);
-        self.may_raise(memory, nonce, current) && (suggested || self.is_overdue(memory, nonce, current))
+        !fixed
+            && self.may_raise(memory, nonce, current)
+            && (suggested || self.is_overdue(memory, nonce, current))
     }
 
     /// Whether an attempt is what its transaction wants to be mined.

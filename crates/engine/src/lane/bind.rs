@@ -64,7 +64,7 @@ impl Lane {
             let found =
                 self.tools.store.peek_queue(&self.submitter.id, PEEK).await.map_err(Stop::StoreDown)?;
             memory.look_again = found.len() == PEEK;
-            memory.queue = found.into();
+            memory.queue = self.set_aside(memory, found).await?;
         }
         Ok(())
     }

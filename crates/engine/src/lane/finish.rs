@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use alloy_primitives::B256;
+use gapless_core::allocation::AllocationWrite;
 use gapless_core::change::TxWrite;
 use gapless_core::cursor::Run;
 use gapless_core::event::{EventKind, Told};
@@ -112,6 +113,8 @@ impl Lane {
         }
         self.tools.points.reach(Point::AtConfirm);
         draft.cursor.run = Some(Run { resolved, settled, ..run });
+        let over = (run.settled.0..settled.0).map(Nonce).filter(|nonce| memory.is_used(*nonce));
+        draft.writes.allocations.extend(over.map(|nonce| AllocationWrite::Settle { nonce }));
         self.commit(memory, draft).await?;
         Ok(ended.len() >= AT_ONCE)
     }

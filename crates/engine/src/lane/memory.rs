@@ -18,6 +18,7 @@ use gapless_core::state::TxState;
 use gapless_core::time::{Tick, Timestamp};
 
 use super::notes::Notes;
+use super::reserve::Deferred;
 use super::sending::Sending;
 use super::window::Room;
 use crate::settings::LaneSettings;
@@ -67,6 +68,8 @@ pub(super) struct Memory {
     pub(super) saw_another_chain: bool,
     /// Since when no endpoint answers.
     pub(super) silent_since: Option<Tick>,
+    /// Transactions that wait for their closure.
+    pub(super) deferred: Deferred,
     /// When the balance was last looked at, and whether it was low then.
     pub(super) balance_seen: Option<(Tick, bool)>,
     /// What nodes made of the window.
@@ -104,6 +107,7 @@ impl Memory {
             ahead: None,
             saw_another_chain: false,
             silent_since: None,
+            deferred: Deferred::default(),
             balance_seen: None,
         }
     }

@@ -1,7 +1,8 @@
 //! A lane: the single-threaded actor of one submitter on the node that holds its lease.
 //!
-//! It is woken by a signal, a head, a node's answer or a tick, looks at what it knows, and does what is missing, in this order: commands,
-//! receipts and ends, counts and health, dearer attempts, sending again, binding. After acceptance only the lane changes a transaction; every change goes
+//! It is woken by a signal, a head, a node's answer or a tick, looks at what it knows, and does what is missing, in this
+//! order: commands, what nodes answered, reservations, receipts and ends, counts and health, dearer attempts, sending again,
+//! binding, handing over. After acceptance only the lane changes a transaction; every change goes
 //! through the fence, and nothing is sent before it is stored.
 //!
 //! Whatever goes wrong with a write ends in one of three ways ([`Stop`]): fenced (drop everything), in doubt (raise the
@@ -21,7 +22,9 @@ mod finish;
 mod foreign;
 mod genesis;
 mod govern;
+mod hand_in;
 mod health;
+mod lapse;
 mod market;
 mod memory;
 mod notes;
@@ -30,6 +33,7 @@ mod prepare;
 mod reconcile;
 mod recycle;
 mod refusals;
+mod reserve;
 mod run;
 mod said;
 mod sending;
@@ -52,6 +56,7 @@ use gapless_core::time::{Tick, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::calls::Calls;
+use crate::desk::Desk;
 use crate::heads::Heads;
 use crate::keeper::{LaneEnd, LaneSeat};
 use crate::names;
@@ -90,6 +95,8 @@ pub struct Tools {
     pub idle_release: Duration,
     /// What the program that embeds the engine decides for itself.
     pub policies: Policies,
+    /// Where callers of this process want nonces for bytes of their own.
+    pub(crate) desk: Desk,
     /// Whether bytes go out before they are stored.
     #[cfg(feature = "test-hooks")]
     pub sends_first: bool,
@@ -163,7 +170,8 @@ impl Lane {
         self.phase = LanePhase::Loading;
         self.tools.points.reach(Point::DuringTakeover);
         let snapshot = self.tools.store.load_lane(&self.submitter.id).await.map_err(Stop::StoreDown)?;
-        let memory = Memory::load(snapshot.ok_or(Stop::Lost)?);
+        let mut memory = Memory::load(snapshot.ok_or(Stop::Lost)?);
+        memory.watch_all_used();
         self.advance(LaneEvent::Loaded);
         Ok(memory)
     }
@@ -222,6 +230,7 @@ impl Lane {
             return Ok(self.submitter.settings.retry);
         }
         self.take_answers(memory).await?;
+        self.watch_reserved(memory).await?;
         self.settle(memory).await?;
         self.widen(memory).await?;
         self.watch_counts(memory).await?;
@@ -230,14 +239,19 @@ impl Lane {
         self.govern(memory).await?;
         self.bid_due(memory).await?;
         self.send_due(memory).await?;
-        let more = self.bind_next(memory).await?;
+        self.grant_asks(memory).await?;
+        let mut more = self.bind_next(memory).await?;
+        while self.reserve_next(memory).await? {
+            more = self.bind_next(memory).await?;
+        }
         self.fill_free(memory).await?;
         self.hand_over(memory).await?;
         self.note_market(memory).await?;
-        Ok(match more {
-            true => Duration::ZERO,
-            false => memory.next_tick(self.database_time(), &self.submitter.settings),
-        })
+        if more {
+            return Ok(Duration::ZERO);
+        }
+        let next = memory.next_tick(self.database_time(), &self.submitter.settings);
+        Ok(next.min(self.next_reserved(memory)))
     }
 
     /// What to do about a stop: an end, or none to go on from stored state.

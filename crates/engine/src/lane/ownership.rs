@@ -134,6 +134,12 @@ impl Lane {
             if stored.iter().any(|attempt| attempt.hash == hash) {
                 return Ok(Proof::Ours);
             }
+            // What somebody to whom the nonce was given says used it is ours too.
+            let held = self.tools.store.allocations(id, nonce, nonce.next()).await;
+            let held = held.map_err(|error| ChainError::Unavailable(error.to_string().into()))?;
+            if held.iter().any(|row| row.used_hash == Some(hash)) {
+                return Ok(Proof::Ours);
+            }
         }
         let this = block.this;
         Ok(Proof::Foreign(Exhibit { hash: sighting.hash, block_number: this.number, block_hash: this.hash }))

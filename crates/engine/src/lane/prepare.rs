@@ -3,14 +3,12 @@
 //! Several of the queue are prepared together, in order, each for itself: what each may cost counts on top of what is open
 //! and of those before it. Whoever is not ready keeps everybody behind it.
 
-use gapless_core::change::TxWrite;
-use gapless_core::event::{EventKind, Told};
 use gapless_core::fees::{Fees, Gas, Wei};
 use gapless_core::intent::Payload;
 use gapless_core::intrinsic;
 use gapless_core::ports::chain::{ChainError, ChainResult, Estimate};
-use gapless_core::record::{Failure, TxRecord};
-use gapless_core::state::{IllegalTransition, SubState, TxEvent};
+use gapless_core::record::TxRecord;
+use gapless_core::state::SubState;
 use gapless_core::text::NodeText;
 use gapless_core::wait::WaitReason;
 
@@ -155,25 +153,6 @@ impl Lane {
             return Ok(out_of_funds(own));
         }
         Ok(Judgement::Ready(Prepared { gas, fees }))
-    }
-
-    /// Its end, without a nonce.
-    pub(super) fn rejected(
-        &self,
-        tx: &TxRecord,
-        code: &str,
-        reason: NodeText,
-    ) -> Result<TxWrite, IllegalTransition> {
-        let failure = Failure { code: NodeText::new(code), reason };
-        let told = vec![Told::with(
-            EventKind::TxRejected,
-            serde_json::json!({"code": failure.code, "reason": failure.reason}),
-        )];
-        let now = self.database_time();
-        TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Refuse], told, |facts| {
-            (facts.sub_state, facts.wait) = (None, None);
-            (facts.failure, facts.ended_at) = (Some(failure), Some(now));
-        })
     }
 }
 

@@ -76,6 +76,8 @@ impl Lane {
                 Mode::Strict => self.prove_foreign(memory, Nonce(counts.latest.0 - 1), counts.at).await?,
                 Mode::Pipelined => self.record_foreign(memory, &counts).await?,
             }
+        } else if counts.latest > run.consumed && memory.is_reserved(run.consumed) {
+            // Its holder may have used it and not said so yet; its word, or the reservation's end, will tell.
         } else if counts.latest > run.consumed && self.submitter.settings.rules.mode == Mode::Pipelined {
             self.record_foreign(memory, &counts).await?;
         } else if counts.latest > run.consumed {

@@ -15,6 +15,7 @@ use gapless_core::wait::WaitReason;
 use super::memory::Memory;
 use super::notes::Notes;
 use super::prepare::{Judgement, Prepared};
+use super::reserve::refused;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::points::Point;
@@ -75,7 +76,7 @@ impl Lane {
             let Prepared { gas, fees } = match judgement {
                 Judgement::Ready(prepared) => prepared,
                 Judgement::Refuse(code, reason) => {
-                    draft.writes.txs.push(self.rejected(tx, code, reason).map_err(|_| Stop::OutOfStep)?);
+                    draft.writes.txs.push(refused(tx, code, reason.as_str(), self.database_time())?);
                     continue;
                 }
                 Judgement::Wait(sub_state, reason) => return Ok((wishes, Some((sub_state, reason)))),

@@ -248,8 +248,8 @@ impl Lane {
             for tx in memory.txs_at(nonce).filter(|tx| tx.facts.state.is_bound()) {
                 draft.writes.txs.push(consume(tx, attempt, receipt, now)?);
             }
-            // Somebody took it after all.
-            if memory.allocations.contains_key(&nonce) {
+            // Somebody took it after all. What a holder said stays until it is settled: its hash stands nowhere else.
+            if memory.allocations.contains_key(&nonce) && !memory.is_used(nonce) {
                 draft.writes.allocations.push(AllocationWrite::Settle { nonce });
             }
         }

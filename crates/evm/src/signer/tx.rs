@@ -5,9 +5,12 @@ use alloy_consensus::{Transaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy, T
 use alloy_eips::eip2718::{Decodable2718, Encodable2718};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_primitives::{B256, Signature, TxKind, keccak256};
-use gapless_core::fees::{Fees, Gas, Wei};
+use gapless_core::fees::{Fees, Gas, GasPrice, Wei};
+use gapless_core::ids::Nonce;
 use gapless_core::intent::Payload;
-use gapless_core::ports::chain::{Contents, Signed, Unsigned};
+use gapless_core::ports::chain::{Contents, Opened, Signed, Unsigned};
+
+use super::key;
 
 /// The transaction that was decided on. None: not an EVM submitter.
 ///
@@ -83,7 +86,30 @@ pub(crate) fn chain_id(raw: &[u8]) -> Option<u64> {
 
 /// What signed bytes carry, if they can be read.
 pub(crate) fn contents(raw: &[u8]) -> Option<Contents> {
+    Some(carried(&decode(raw)?))
+}
+
+/// Everything signed bytes say, if they can be read.
+pub(crate) fn opened(raw: &[u8]) -> Option<Opened> {
     let tx = decode(raw)?;
+    let fees = match (tx.gas_price(), tx.max_priority_fee_per_gas()) {
+        (Some(price), _) => Fees::Legacy { gas_price: GasPrice(price) },
+        (None, tip) => Fees::Dynamic {
+            max_fee_per_gas: GasPrice(tx.max_fee_per_gas()),
+            max_priority_fee_per_gas: GasPrice(tip.unwrap_or_default()),
+        },
+    };
+    Some(Opened {
+        hash: keccak256(raw),
+        chain: tx.chain_id().and_then(|id| format!("eip155:{id}").parse().ok()),
+        sender: key::recover(tx.signature(), tx.signature_hash()),
+        nonce: Nonce(tx.nonce()),
+        contents: carried(&tx),
+        fees,
+    })
+}
+
+fn carried(tx: &TxEnvelope) -> Contents {
     let item = |item: &AccessListItem| gapless_core::intent::AccessListItem {
         address: item.address,
         storage_keys: item.storage_keys.clone(),
@@ -96,5 +122,5 @@ pub(crate) fn contents(raw: &[u8]) -> Option<Contents> {
         gas_limit: None,
         access_list,
     };
-    Some(Contents { payload, gas_limit: Gas(tx.gas_limit()) })
+    Contents { payload, gas_limit: Gas(tx.gas_limit()) }
 }

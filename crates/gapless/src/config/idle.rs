@@ -24,7 +24,6 @@ pub(super) fn keys(
             nonce.mode.as_deref() == Some("pipelined"),
             "the promises of nonce.mode = \"pipelined\" (recycled slots, windows)",
         ),
-        (nonce.reservation_timeout.is_some(), "nonce.reservation_timeout"),
         // Prices are read once per block, which is what the default says.
         (fees.refresh.as_deref().is_some_and(|refresh| refresh != EVERY_BLOCK), "fees.refresh"),
         (confirmations.receipt_workers.is_some(), "confirmations.receipt_workers"),

@@ -82,6 +82,10 @@ fn apply(settings: &mut LaneSettings, from: &Overrides) -> anyhow::Result<()> {
     }
     settings.start_from = nonce.start_from.map(Nonce).or(settings.start_from);
     settings.recycle_hold = nonce.recycle_hold.map_or(settings.recycle_hold, |hold| hold.0);
+    if let Some(most) = nonce.reservation_timeout {
+        ensure!(!most.0.is_zero(), "nonce.reservation_timeout must be above zero");
+        settings.reservation_timeout = most.0;
+    }
     if let Some(every) = nonce.reconcile_interval {
         ensure!(!every.0.is_zero(), "nonce.reconcile_interval must be above zero");
         settings.reconcile = every.0;

@@ -292,7 +292,9 @@ fn allocations(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
                 };
                 Some((proven, None))
             }
-            AllocationWrite::Lapse { .. } | AllocationWrite::Settle { .. } => None,
+            AllocationWrite::Lapse { .. }
+            | AllocationWrite::Release { .. }
+            | AllocationWrite::Settle { .. } => None,
         }
     };
     let all = each(batch, |change| &change.writes().allocations);
@@ -330,7 +332,7 @@ fn allocations(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     locked_until = EXCLUDED.locked_until, tx_id = EXCLUDED.tx_id, used_hash = NULL,
     foreign_hash = EXCLUDED.foreign_hash, block_number = EXCLUDED.block_number, block_hash = EXCLUDED.block_hash
   WHERE EXCLUDED.status = 'FOREIGN' OR (EXCLUDED.status = 'RESERVED' AND x.status = 'RECYCLABLE')
-    OR (EXCLUDED.status = 'RECYCLABLE' AND x.status = 'FOREIGN')
+    OR (EXCLUDED.status = 'RECYCLABLE' AND x.status IN ('FOREIGN', 'USED'))
   RETURNING 1
 )"
     );
@@ -351,23 +353,32 @@ fn nonces_of<'a>(
     all
 }
 
+/// Reservations that end: by their time, or by their holder's word.
 fn lapses(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
-    let rows = nonces_of(batch, |write| matches!(write, AllocationWrite::Lapse { .. }));
+    let rows = nonces_of(batch, |write| {
+        matches!(write, AllocationWrite::Lapse { .. } | AllocationWrite::Release { .. })
+    });
+    let holder = |write: &AllocationWrite| match write {
+        AllocationWrite::Release { lock_owner, .. } => Some(lock_owner.0),
+        _ => None,
+    };
     if rows.is_empty() {
         return None;
     }
     let columns = columns!(
         binder, rows,
         "bigint": |r| r.0, "text": |r| r.1.to_owned(), "bigint": |r| signed(r.2.nonce().0),
+        "uuid": |r| holder(r.2),
     );
     let ctes = format!(
         "lapse_in AS MATERIALIZED (
-  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce) WHERE (SELECT map FROM ok)[b.lane]
+  SELECT * FROM unnest({columns}) AS b(lane, submitter, nonce, holder) WHERE (SELECT map FROM ok)[b.lane]
 ), lapse_out AS (
-  UPDATE submitter_nonce_allocation x SET status = 'RECYCLABLE', lock_owner = NULL, locked_until = NULL,
+  UPDATE submitter_nonce_allocation x SET status = 'RECYCLABLE', lock_owner = b.holder, locked_until = NULL,
     tx_id = NULL, used_hash = NULL
-  FROM lapse_in b WHERE x.submitter = b.submitter AND x.nonce = b.nonce
-    AND x.status = 'RESERVED' AND x.locked_until <= gapless_now() RETURNING 1
+  FROM lapse_in b WHERE x.submitter = b.submitter AND x.nonce = b.nonce AND x.status = 'RESERVED'
+    AND CASE WHEN b.holder IS NULL THEN x.locked_until <= gapless_now() ELSE x.lock_owner = b.holder END
+  RETURNING 1
 )"
     );
     Some(Block {

@@ -69,6 +69,7 @@ conformance! {
     slots::a_reservation_is_held_marked_and_settled,
     slots::a_late_mark_by_a_former_holder_is_refused,
     slots::a_reservation_times_out_only_after_its_time,
+    slots::a_reservation_is_released_by_its_holder_alone,
     slots::foreign_use_is_recorded_with_its_exhibit,
     slots::commands_wait_for_their_lane_and_end_once,
     reading::lists_page_in_order_and_filter_by_state,

@@ -47,6 +47,9 @@ impl Lane {
             Cancelling::Final => (None, Answer::refused("already-final")),
             Cancelling::NoPlaceholder => (None, Answer::refused("no-placeholder")),
         };
+        if let Some(nonce) = tx.facts.nonce.filter(|_| tx.facts.state == TxState::Allocated) {
+            draft.writes.allocations.extend(memory.released(nonce));
+        }
         draft.writes.txs.extend(write);
         Ok(answer)
     }
@@ -73,7 +76,8 @@ impl Lane {
 fn end(tx: &TxRecord, now: Timestamp) -> Result<TxWrite, Stop> {
     let told = vec![done("cancel"), Told::with(EventKind::TxCancelled, json!({"by": Withdrawal::Cancel}))];
     let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Withdraw], told, |facts| {
-        (facts.sub_state, facts.wait, facts.ended_at) = (None, None, Some(now));
+        (facts.nonce, facts.sub_state, facts.wait) = (None, None, None);
+        facts.ended_at = Some(now);
     });
     write.map_err(|_| Stop::OutOfStep)
 }

@@ -5,6 +5,7 @@ use gapless_core::change::Draft;
 use gapless_core::command::Command;
 use gapless_core::limits::MAX_PAGE;
 use gapless_core::record::TxRecord;
+use gapless_core::state::TxState;
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -45,8 +46,8 @@ impl Lane {
         let (mut cancelling, mut failed) = (0_u64, Vec::<Value>::new());
         // On the state after the portions: the version has moved on.
         *draft = self.draft(memory)?;
-        let bound: Vec<TxRecord> =
-            memory.txs.values().filter(|tx| tx.facts.state.is_bound()).cloned().collect();
+        let open = |tx: &&TxRecord| tx.facts.state.is_bound() || tx.facts.state == TxState::Allocated;
+        let bound: Vec<TxRecord> = memory.txs.values().filter(open).cloned().collect();
         for tx in bound {
             let failure = match self.cancelling(&tx)? {
                 Cancelling::Competes(write) => {
@@ -60,7 +61,13 @@ impl Lane {
                 }
                 Cancelling::Mined(_) => "already-mined",
                 Cancelling::NoPlaceholder => "no-placeholder",
-                Cancelling::Ended(_) | Cancelling::Final => continue,
+                Cancelling::Ended(write) => {
+                    draft.writes.txs.push(write);
+                    draft.writes.allocations.extend(tx.facts.nonce.and_then(|nonce| memory.released(nonce)));
+                    cancelled += 1;
+                    continue;
+                }
+                Cancelling::Final => continue,
             };
             failed.push(json!({"txId": tx.tx_id(), "code": failure}));
         }

@@ -44,6 +44,10 @@ impl Lane {
         if tx.facts.state.is_terminal() {
             return Ok(Answer::refused("already-final"));
         }
+        // Nobody knows yet what would be replaced.
+        if tx.facts.state == TxState::Allocated {
+            return Ok(Answer::Later);
+        }
         let mut payload = payload;
         let refusal = match self.refuses_replacement(memory, &tx, &mut payload, fees).await {
             Ok(refusal) => refusal,
@@ -100,6 +104,9 @@ impl Lane {
         }
         if tx.facts.withdrawal().is_some() {
             return Ok(Some("cancelling"));
+        }
+        if payload.is_none() && memory.is_signed_outside(tx) {
+            return Ok(Some("signed-outside"));
         }
         let attempts = tx.facts.nonce.and_then(|nonce| memory.slots.get(&nonce));
         if let (Some(fees), Some(dearest)) = (fees, attempts.and_then(|attempts| Dearest::of(attempts)))

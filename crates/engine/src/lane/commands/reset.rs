@@ -2,6 +2,8 @@
 //! mined. Forced, those stay bound: their slots are free for whoever comes next, their transactions are STUCK and follow the
 //! table, and the next nonce never falls below them.
 
+use std::collections::BTreeSet;
+
 use gapless_core::allocation::AllocationWrite;
 use gapless_core::change::{Draft, TxWrite};
 use gapless_core::command::Command;
@@ -47,9 +49,13 @@ impl Lane {
         let unsent = |nonce: &Nonce| memory.noted(*nonce).is_some_and(|notes| notes.unsent);
         let open: Vec<Nonce> = memory.open().map(|(nonce, _)| nonce).collect();
         let kept = open.iter().rev().position(|nonce| !unsent(nonce)).map_or(0, |i| open.len() - i);
+        // What somebody holds may be used at any moment: the next nonce never falls below it.
+        let held = memory.held();
+        let kept = kept.max(open.partition_point(|nonce| held.last().is_some_and(|last| nonce <= last)));
         let (outstanding, taken_back) = open.split_at(kept);
-        if !outstanding.is_empty() && !forced {
-            let figures = json!({"nonces": outstanding});
+        let nonces: BTreeSet<&Nonce> = outstanding.iter().chain(&held).collect();
+        if !nonces.is_empty() && !forced {
+            let figures = json!({"nonces": nonces});
             return Ok(Answer::Refused("attempts-outstanding".into(), Some(figures)));
         }
         for nonce in taken_back {
@@ -63,7 +69,7 @@ impl Lane {
         }
         for nonce in outstanding {
             supersede(draft, memory, *nonce);
-            if !memory.allocations.contains_key(nonce) {
+            if !memory.allocations.contains_key(nonce) || memory.is_used(*nonce) {
                 draft.writes.allocations.push(AllocationWrite::Recycle { nonce: *nonce });
             }
             for tx in memory.txs_at(*nonce).filter(|tx| tx.facts.state == TxState::Tracking) {

@@ -43,6 +43,10 @@ impl Lane {
             (Some("retry"), Some(n)) => {
                 draft.writes.resends.push(ResendClaim { nonce, n, next_send_at: now, sends: false });
             }
+            // Bytes from outside are never signed again.
+            (Some("bump"), Some(_)) if memory.is_signed_outside(&tx) => {
+                return Ok(Answer::refused("signed-outside"));
+            }
             (Some("bump"), Some(n)) => {
                 memory.notes(nonce).bid_after = None;
                 outbid = Some(n);

@@ -49,6 +49,9 @@ impl Lane {
             };
             match found {
                 Ok(Some(exhibit)) => {
+                    if self.requeue_reserved(memory, nonce, draft).is_err() {
+                        return Answer::Later;
+                    }
                     draft.writes.allocations.push(AllocationWrite::Foreign { nonce, exhibit })
                 }
                 Err(ChainError::Pruned(_)) => return Answer::refused("unproven"),

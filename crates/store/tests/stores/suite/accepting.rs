@@ -108,6 +108,7 @@ pub async fn everything_asked_for_is_read_back(w: &World) {
         speed: Speed::Fast,
         valid_until: Some(TestClock::START),
         on_expiry: OnExpiry::Cancel,
+        deferred: true,
     };
     let scope = Scope::parse("pool:hot").unwrap();
     let metadata = Metadata::parse(r#"{"note": "as  given", "n": 1.50, "nul": "\u0000"}"#);

@@ -324,6 +324,56 @@ pub async fn a_reservation_times_out_only_after_its_time(w: &World) {
     assert_eq!((row.status, row.lock_owner), (AllocationStatus::Recyclable, None));
 }
 
+pub async fn a_reservation_is_released_by_its_holder_alone(w: &World) {
+    let submitter = w.submitter(1).await;
+    let tx = w.accepted(&submitter, 1).await.remove(0);
+    let mut lane = w.lane("a", 1, &submitter).await;
+    applied(w, &mut lane, |_, draft| {
+        started(draft, 2);
+        let AllocationWrite::Reserve { nonce, lock_owner, hold, .. } = reserve(0, 1) else { unreachable!() };
+        let tx_id = Some(tx.tx_id());
+        draft.writes.allocations =
+            vec![AllocationWrite::Reserve { nonce, lock_owner, hold, tx_id }, reserve(1, 2)];
+        let told = vec![Told::plain(EventKind::TxAllocated)];
+        let write = TxWrite::new(tx.tx_id(), &tx.facts, &[TxEvent::Reserve], told, |facts| {
+            facts.nonce = Some(Nonce(0));
+        });
+        draft.writes.txs = vec![write.unwrap()];
+    })
+    .await;
+    assert!(w.store.peek_queue(&submitter, 10).await.unwrap().is_empty(), "it has left the queue");
+    let loaded = w.store.load_lane(&submitter).await.unwrap().unwrap();
+    assert_eq!(loaded.txs.iter().map(|tx| tx.facts.state).collect::<Vec<_>>(), [TxState::Allocated]);
+    let release = |by| AllocationWrite::Release { nonce: Nonce(0), lock_owner: holder(by) };
+    refused(w, &mut lane, |_, draft| draft.writes.allocations = vec![release(2)]).await;
+    applied(w, &mut lane, |_, draft| {
+        draft.writes.allocations = vec![release(1)];
+        let facts = loaded.txs[0].facts.clone();
+        let told = vec![Told::plain(EventKind::TxRequeued)];
+        let write = TxWrite::new(tx.tx_id(), &facts, &[TxEvent::SignerFailed], told, |facts| {
+            facts.nonce = None;
+        });
+        draft.writes.txs = vec![write.unwrap()];
+    })
+    .await;
+    let row = w.store.allocations(&submitter, Nonce(0), Nonce(1)).await.unwrap().remove(0);
+    let seen = (row.status, row.lock_owner, row.tx_id, row.locked_until);
+    assert_eq!(seen, (AllocationStatus::Recyclable, Some(holder(1)), None, None));
+    assert_eq!(w.store.peek_queue(&submitter, 10).await.unwrap().len(), 1, "it is back in the queue");
+    refused(w, &mut lane, |_, draft| draft.writes.allocations = vec![release(1)]).await;
+
+    // What a holder says used its slot can be given up, and only that.
+    let recycle = |draft: &mut Draft| {
+        draft.writes.allocations = vec![AllocationWrite::Recycle { nonce: Nonce(1) }];
+    };
+    refused(w, &mut lane, |_, draft| recycle(draft)).await;
+    let used = Mark::Used(B256::repeat_byte(7));
+    assert_eq!(w.store.mark(&submitter, Nonce(1), holder(2), used).await.unwrap(), MarkOutcome::Marked);
+    applied(w, &mut lane, |_, draft| recycle(draft)).await;
+    let row = w.store.allocations(&submitter, Nonce(1), Nonce(2)).await.unwrap().remove(0);
+    assert_eq!((row.status, row.used_hash), (AllocationStatus::Recyclable, None));
+}
+
 pub async fn foreign_use_is_recorded_with_its_exhibit(w: &World) {
     let submitter = w.submitter(1).await;
     let mut lane = w.lane("a", 1, &submitter).await;
@@ -394,6 +444,7 @@ pub async fn commands_wait_for_their_lane_and_end_once(w: &World) {
     assert_eq!(w.store.command_end(end.id).await.unwrap(), None, "it waits");
     let amendment = Amendment {
         payload: Some(Payload::default()),
+        filled: Some(Payload::default()),
         fees: Some(FeeWishes::default()),
         withdrawal: Some(Withdrawal::Cancel),
         outbid: Some(2),
