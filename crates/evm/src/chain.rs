@@ -23,7 +23,9 @@ use serde_json::{Value, json};
 
 use crate::decode::{self, BlockHash, BlockName, WireBlock, WireBody};
 use crate::estimate::{estimate, estimates};
+use crate::newest::Newest;
 use crate::options::{EvmError, EvmOptions, Placed};
+use crate::proven::Proofs;
 use crate::quantity::{Quantity, hex};
 use crate::quote::{MarketCache, quote};
 use crate::rpc::endpoint::{Endpoint, Http};
@@ -48,6 +50,8 @@ pub struct EvmChain {
     unknown: UnknownTexts,
     /// Whether nobody gives receipts by block.
     no_block_receipts: AtomicBool,
+    proofs: Proofs,
+    newest: Newest,
 }
 
 impl EvmChain {
@@ -68,10 +72,16 @@ impl EvmChain {
             feed: Feed::new(
                 sockets.iter().map(|at| http(at).map(Arc::new)).collect::<Result<_, EvmError>>()?,
             ),
-            manner: Manner { max_batch: options.max_batch, to_all: options.broadcast_to_all },
+            manner: Manner {
+                max_batch: options.max_batch,
+                to_all: options.broadcast_to_all,
+                take_gaps: AtomicBool::new(true),
+            },
             market: MarketCache::default(),
             unknown: UnknownTexts::default(),
             no_block_receipts: AtomicBool::new(false),
+            proofs: Proofs::default(),
+            newest: Newest::default(),
         })
     }
 
@@ -103,7 +113,7 @@ impl EvmChain {
         self.public
             .read(&[Call::new(method, json!([which, false]))], |_, replies| {
                 let block: Option<WireBlock> = decode::optional(value(replies, 0)?)?;
-                match block.map(Block::from) {
+                match block.map(|block| self.came_in(block)) {
                     Some(block) if !fits(&block) => {
                         Err(Trouble::malformed("another block than asked for").into())
                     }
@@ -111,6 +121,24 @@ impl EvmChain {
                 }
             })
             .await
+    }
+
+    async fn head_number(&self) -> ChainResult<u64> {
+        self.public
+            .read(&[Call::new("eth_blockNumber", json!([]))], |endpoint, replies| {
+                let Quantity(number) = decode::required(value(replies, 0)?)?;
+                endpoint.saw_head(number);
+                Ok(number)
+            })
+            .await
+    }
+
+    /// A block, and what it says of its receipts kept.
+    fn came_in(&self, block: WireBlock) -> Block {
+        if let Some(header) = block.header() {
+            self.proofs.came_in(header);
+        }
+        block.into()
     }
 
     fn address(&self, account: &SubmitterId) -> ChainResult<Address> {
@@ -149,13 +177,14 @@ fn count_calls(address: Address) -> [Call; 4] {
 #[async_trait]
 impl Chain for EvmChain {
     async fn send(&self, attempts: &[&StoredAttempt]) -> Vec<SendOutcome> {
+        self.proofs.going_out(attempts);
         let on = |route| -> Vec<&StoredAttempt> {
             attempts.iter().copied().filter(|attempt| attempt.route == route).collect()
         };
         let (public, private) = (on(Route::Public), on(Route::Private));
         let (public, private) = join(
-            send(&self.public, &self.unknown, self.manner, &public),
-            send(&self.private, &self.unknown, self.manner, &private),
+            send(&self.public, &self.unknown, &self.manner, &public),
+            send(&self.private, &self.unknown, &self.manner, &private),
         )
         .await;
         let (mut public, mut private) = (public.into_iter(), private.into_iter());
@@ -180,6 +209,14 @@ impl Chain for EvmChain {
         Ok(try_join_all(chunks).await?.concat())
     }
 
+    async fn proven_receipts(&self, block: B256) -> Option<Vec<Receipt>> {
+        let claim = self.proofs.claim(block)?;
+        // Hashes by the thousand do not belong on a thread that others wait for.
+        let receipts = tokio::task::spawn_blocking(move || claim.prove()).await.ok()??;
+        self.proofs.forget(&receipts);
+        Some(receipts)
+    }
+
     async fn block_receipts(&self, block: B256) -> ChainResult<Option<Vec<Receipt>>> {
         if self.no_block_receipts.load(Ordering::Relaxed) {
             return Ok(None);
@@ -202,14 +239,21 @@ impl Chain for EvmChain {
 
     async fn head(&self) -> ChainResult<Block> {
         self.public.compare_heads();
-        self.public
+        if let Some(known) = self.newest.fresh()
+            && self.head_number().await? == known.this.number
+        {
+            return Ok(known);
+        }
+        let head = self
+            .public
             .read(&[Call::new("eth_getBlockByNumber", json!(["latest", false]))], |endpoint, replies| {
-                let block: WireBlock = decode::required(value(replies, 0)?)?;
-                let block = Block::from(block);
+                let block = self.came_in(decode::required(value(replies, 0)?)?);
                 endpoint.saw_head(block.this.number);
                 Ok(block)
             })
-            .await
+            .await?;
+        self.newest.note(&head);
+        Ok(head)
     }
 
     async fn block_at(&self, number: u64) -> ChainResult<Option<Block>> {

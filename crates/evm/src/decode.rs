@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::proven::Header;
 use crate::quantity::Quantity;
 use crate::rpc::Trouble;
 
@@ -56,7 +57,24 @@ pub(crate) struct WireBlock {
     #[serde(default)]
     base_fee_per_gas: Option<Quantity<u128>>,
     gas_limit: Quantity<u64>,
+    #[serde(default)]
+    gas_used: Option<Quantity<u64>>,
+    #[serde(default)]
+    receipts_root: Option<B256>,
     transactions: Vec<B256>,
+}
+
+impl WireBlock {
+    /// What it says of its receipts, where it has all that a proof needs.
+    pub(crate) fn header(&self) -> Option<Header> {
+        Some(Header {
+            this: BlockRef { number: self.number.0, hash: self.hash },
+            base_fee: self.base_fee_per_gas.map(|fee| GasPrice(fee.0)),
+            gas_used: Gas(self.gas_used?.0),
+            receipts_root: self.receipts_root?,
+            transactions: self.transactions.clone(),
+        })
+    }
 }
 
 impl From<WireBlock> for Block {

@@ -2,11 +2,15 @@
 //!
 //! The same bytes may go to a node any number of times, so a doubtful answer is always followed by
 //! another endpoint; what is never done is to conclude from silence that nothing was sent. Order is
-//! kept: a later slot never overtakes an earlier one of the same call on its way to an endpoint.
+//! kept but for a few: the next part of a broadcast is on its way while a node still works on the one before, and no slot
+//! overtakes more than nodes keep of an account. Where an endpoint takes nothing before its turn, all go in their turn.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use alloy_primitives::{B256, hex};
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::text::NodeText;
@@ -22,29 +26,55 @@ use crate::signer::tx;
 use crate::unknown::UnknownTexts;
 
 /// How a broadcast goes out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Manner {
     pub(crate) max_batch: usize,
     pub(crate) to_all: bool,
+    /// Whether endpoints take a nonce before the one below it has arrived. Believed until one does not.
+    pub(crate) take_gaps: AtomicBool,
+}
+
+/// Most bytes that may arrive before those of a lower nonce. Nodes keep that many of an account (geth: 64).
+const AHEAD: usize = 50;
+
+/// Parts of a broadcast that are under way at once: while a node works on one, the next is there already.
+const UNDER_WAY: usize = 2;
+
+/// What one part of a broadcast came to.
+struct Part {
+    outcomes: Vec<SendOutcome>,
+    /// Whether some endpoint has said anything.
+    answered: bool,
 }
 
 /// Sends in the given order; one outcome each.
 pub(crate) async fn send(
     pool: &Pool,
     unknown: &UnknownTexts,
-    manner: Manner,
+    manner: &Manner,
     attempts: &[&StoredAttempt],
 ) -> Vec<SendOutcome> {
+    let overlaps = manner.take_gaps.load(Ordering::Relaxed);
+    let (most, under_way) = match overlaps {
+        true => (manner.max_batch.min(AHEAD), UNDER_WAY),
+        false => (manner.max_batch, 1),
+    };
+    let parts = wire::chunks(attempts, most, |attempt| attempt.raw.len() * 2 + 128);
+    let mut waiting = parts.iter();
+    let mut sending = FuturesOrdered::new();
     let mut outcomes = Vec::with_capacity(attempts.len());
-    for chunk in wire::chunks(attempts, manner.max_batch, |attempt| attempt.raw.len() * 2 + 128) {
-        let mut broadcast = Broadcast::new(pool, chunk);
-        if manner.to_all {
-            broadcast.at_once().await;
+    for part in &parts {
+        for next in waiting.by_ref().take(under_way - sending.len()) {
+            sending.push_back(send_part(pool, manner, next));
         }
-        broadcast.in_turn().await;
-        let answered = broadcast.answered;
-        outcomes.extend(broadcast.finish());
-        if !answered {
+        let Some(mut sent) = sending.next().await else { break };
+        if overlaps && sent.outcomes.contains(&SendOutcome::NonceGap) {
+            // It came before its turn, to a node that does not keep it. Now everything below has been there.
+            manner.take_gaps.store(false, Ordering::Relaxed);
+            sent = send_part(pool, manner, part).await;
+        }
+        outcomes.extend(sent.outcomes);
+        if !sent.answered {
             // The rest would wait as long, and overtake what may still be on its way.
             let skipped = NodeText::new("not tried: nobody answered to the bytes before");
             outcomes.resize(attempts.len(), SendOutcome::Unavailable(skipped));
@@ -57,6 +87,15 @@ pub(crate) async fn send(
         }
     }
     outcomes
+}
+
+async fn send_part(pool: &Pool, manner: &Manner, part: &[&StoredAttempt]) -> Part {
+    let mut broadcast = Broadcast::new(pool, part);
+    if manner.to_all {
+        broadcast.at_once().await;
+    }
+    broadcast.in_turn().await;
+    Part { answered: broadcast.answered, outcomes: broadcast.finish() }
 }
 
 /// Some bytes on their way.

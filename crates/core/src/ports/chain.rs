@@ -154,6 +154,12 @@ pub trait Chain: Send + Sync {
     /// Receipts by hash; `None` is *not found*.
     async fn receipts(&self, hashes: &[B256]) -> ChainResult<Vec<Option<Receipt>>>;
 
+    /// All receipts of a block, as far as that is certain without asking anybody for them.
+    async fn proven_receipts(&self, block: B256) -> Option<Vec<Receipt>> {
+        let _ = block;
+        None
+    }
+
     /// All receipts of a block; `None` where nobody gives them like that, or holds that block.
     async fn block_receipts(&self, block: B256) -> ChainResult<Option<Vec<Receipt>>> {
         let _ = block;

@@ -1,5 +1,6 @@
-//! Receipts of all lanes of a chain. Where a block holds many that are wanted, all of its receipts are fetched at once and
-//! kept for the lanes that ask next; elsewhere they are fetched by hash, many in one request.
+//! Receipts of all lanes of a chain. Where a block proves them, nobody is asked; where it holds many that are wanted, all of
+//! its receipts are fetched at once and kept for the lanes that ask next; elsewhere they are fetched by hash, many in one
+//! request.
 //!
 //! What is kept is named by its block's hash, so it cannot become wrong: whether that block stands is asked by the lanes.
 
@@ -12,6 +13,7 @@ use gapless_core::ports::chain::{Chain, ChainError, ChainResult, Receipt};
 use gapless_core::submitter::ChainId;
 use gapless_core::text::NodeText;
 use metrics::Gauge;
+use tokio::sync::OnceCell;
 
 use crate::batcher::{Batcher, Beside};
 use crate::names;
@@ -43,10 +45,10 @@ pub(crate) struct Wanted {
 
 type Answers = Vec<ChainResult<Option<Receipt>>>;
 
-/// All receipts of one block.
-type OfBlock = Arc<HashMap<B256, Receipt>>;
+/// All receipts of one block. While one question fetches them, the others wait for it instead of asking again.
+type OfBlock = Arc<OnceCell<HashMap<B256, Receipt>>>;
 
-/// The last blocks whose receipts were fetched.
+/// The last blocks whose receipts were wanted.
 type Kept = Arc<Mutex<VecDeque<(B256, OfBlock)>>>;
 
 /// Reads receipts.
@@ -131,33 +133,45 @@ async fn of_blocks(chain: &dyn Chain, kept: &Kept, all: &[Wanted]) -> HashMap<B2
     }
     let mut found = HashMap::new();
     for (block, (size, wanted)) in of_block {
-        let known = {
-            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.iter().find(|(hash, _)| *hash == block).map(|(_, receipts)| receipts.clone())
-        };
+        let receipts = kept_of(kept, block);
+        if receipts.get().is_none()
+            && let Some(proven) = chain.proven_receipts(block).await
+        {
+            // Somebody else may have been faster, with the same.
+            let _ = receipts.set(by_hash(proven));
+        }
         let worthwhile = wanted.len() >= WORTHWHILE && wanted.len() * SHARE >= size;
-        let receipts = match known {
+        let receipts = match receipts.get() {
             Some(receipts) => receipts,
-            None if worthwhile => match chain.block_receipts(block).await {
-                Ok(Some(receipts)) => keep(kept, block, receipts),
-                // By hash, then.
-                Ok(None) | Err(_) => continue,
-            },
-            None => continue,
+            // By hash, then.
+            None if !worthwhile => continue,
+            None => {
+                let fetch = || async { chain.block_receipts(block).await.ok().flatten().map(by_hash).ok_or(()) };
+                let Ok(receipts) = receipts.get_or_try_init(fetch).await else { continue };
+                receipts
+            }
         };
         found.extend(wanted.iter().filter_map(|hash| Some((*hash, *receipts.get(hash)?))));
     }
     found
 }
 
-fn keep(kept: &Kept, block: B256, receipts: Vec<Receipt>) -> OfBlock {
-    let receipts: OfBlock = Arc::new(receipts.into_iter().map(|receipt| (receipt.hash, receipt)).collect());
+fn by_hash(receipts: Vec<Receipt>) -> HashMap<B256, Receipt> {
+    receipts.into_iter().map(|receipt| (receipt.hash, receipt)).collect()
+}
+
+/// The place for a block's receipts.
+fn kept_of(kept: &Kept, block: B256) -> OfBlock {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.push_back((block, receipts.clone()));
+    if let Some((_, known)) = kept.iter().find(|(hash, _)| *hash == block) {
+        return known.clone();
+    }
+    let place = OfBlock::default();
+    kept.push_back((block, place.clone()));
     while kept.len() > KEPT {
         kept.pop_front();
     }
-    receipts
+    place
 }
 
 fn count(answer: &ChainResult<Option<Receipt>>) {

@@ -191,6 +191,8 @@ impl Lane {
 
     async fn find_mined(&mut self, memory: &mut Memory, ring: &Arc<Ring>) -> Result<(), Stop> {
         if memory.open().next().is_none() {
+            // What is bound from now on has no receipt yet.
+            memory.ask_all_at = Some(self.tick().plus(self.submitter.settings.stale_receipts));
             return Ok(());
         }
         let mut receipts: HashMap<B256, Receipt> = HashMap::new();
