@@ -1,11 +1,12 @@
 //! Calls to one chain that are cheaper together: broadcasts and receipts of all its lanes.
 //!
-//! A lane has one broadcast under way at a time, so its slots reach a node in the order of their nonces; several lanes have
+//! A lane's broadcasts go out one after another, so its slots reach a node in the order of their nonces; several lanes have
 //! theirs at once. What goes out looks at its lane's lease right before (invariant *fenced*: a zombie could only repeat what
 //! is stored, and even that is not done knowingly).
 
 mod receipts;
 
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use alloy_primitives::B256;
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::{Chain, ChainResult, Receipt};
-use gapless_core::submitter::ChainId;
+use gapless_core::submitter::{ChainId, SubmitterId};
 use gapless_core::text::NodeText;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::keeper::LeaseCell;
 use crate::names;
@@ -40,6 +41,7 @@ const WAITING: usize = 1_000;
 
 /// Stored bytes of one lane, in the order of their nonces, and whether it may still act when they go out.
 struct Broadcast {
+    lane: SubmitterId,
     attempts: Vec<StoredAttempt>,
     lease: Option<LeaseCell>,
     reply: oneshot::Sender<Vec<SendOutcome>>,
@@ -64,19 +66,20 @@ impl Calls {
     /// Hands a lane's stored bytes over; the answer comes when a node has spoken.
     pub(crate) async fn hand_over(
         &self,
+        lane: &SubmitterId,
         attempts: Vec<StoredAttempt>,
         lease: Option<LeaseCell>,
     ) -> oneshot::Receiver<Vec<SendOutcome>> {
         let (reply, answer) = oneshot::channel();
         // Nobody listens any more: then nobody answers either, and that is what the lane will see.
-        let _ = self.broadcasts.send(Broadcast { attempts, lease, reply }).await;
+        let _ = self.broadcasts.send(Broadcast { lane: lane.clone(), attempts, lease, reply }).await;
         answer
     }
 
     /// Broadcasts stored bytes.
     #[cfg(feature = "test-hooks")]
-    pub async fn send(&self, attempt: StoredAttempt) -> Option<SendOutcome> {
-        self.hand_over(vec![attempt], None).await.await.ok()?.pop()
+    pub async fn send(&self, lane: &SubmitterId, attempt: StoredAttempt) -> Option<SendOutcome> {
+        self.hand_over(lane, vec![attempt], None).await.await.ok()?.pop()
     }
 
     /// A receipt; `None` is *not found*.
@@ -91,30 +94,98 @@ impl Calls {
     }
 }
 
-/// Natural batching: what waits when a place becomes free goes together.
-async fn send_together(chain: Arc<dyn Chain>, mut waiting: mpsc::Receiver<Broadcast>, tasks: Tasks) {
-    let (places, all) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(IN_ALL)));
-    while let Some(first) = waiting.recv().await {
-        let Ok(one_of_all) = all.clone().acquire_owned().await else { return };
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let mut together = vec![first];
-        let mut bytes = together[0].attempts.len();
-        while bytes < BATCH {
-            let Ok(next) = waiting.try_recv() else { break };
-            bytes += next.attempts.len();
-            together.push(next);
-        }
-        let chain = chain.clone();
-        tasks.spawn(async move {
-            let mut sending = std::pin::pin!(send(chain.as_ref(), together));
-            tokio::select! {
-                () = &mut sending => return,
-                () = tokio::time::sleep(SLOW) => drop(place),
+/// Natural batching: what waits when a place becomes free goes together, and nothing of a lane while something of it is
+/// still on its way.
+async fn send_together(chain: Arc<dyn Chain>, mut incoming: mpsc::Receiver<Broadcast>, tasks: Tasks) {
+    let mut waiting: VecDeque<Broadcast> = VecDeque::new();
+    let mut busy: HashSet<SubmitterId> = HashSet::new();
+    let (over, mut ended) = mpsc::channel::<Over>(IN_ALL * 2);
+    let (mut quick, mut in_all) = (0, 0);
+    loop {
+        while quick < AT_ONCE && in_all < IN_ALL {
+            let together = take_together(&mut waiting, &busy);
+            if together.is_empty() {
+                break;
             }
-            sending.await;
-            drop(one_of_all);
-        });
+            (quick, in_all) = (quick + 1, in_all + 1);
+            let lanes: Vec<SubmitterId> = together.iter().map(|broadcast| broadcast.lane.clone()).collect();
+            busy.extend(lanes.iter().cloned());
+            let under_way = UnderWay { lanes, was_slow: false, over: over.clone() };
+            tasks.spawn(send_one(chain.clone(), together, under_way));
+        }
+        tokio::select! {
+            biased;
+            Some(end) = ended.recv() => match end {
+                Over::Patience => quick -= 1,
+                Over::All { lanes, was_slow } => {
+                    in_all -= 1;
+                    quick -= usize::from(!was_slow);
+                    lanes.iter().for_each(|lane| { busy.remove(lane); });
+                }
+            },
+            next = incoming.recv(), if waiting.len() < WAITING => match next {
+                Some(broadcast) => waiting.push_back(broadcast),
+                // The last handle is gone. What waits is given up: its lanes are.
+                None => return,
+            },
+        }
     }
+}
+
+/// How a batch under way goes on.
+enum Over {
+    /// It takes long: its place is free, its lanes are not.
+    Patience,
+    /// It is answered.
+    All { lanes: Vec<SubmitterId>, was_slow: bool },
+}
+
+/// The next batch: the first that wait, about so many calls, of lanes that have nothing under way.
+fn take_together(waiting: &mut VecDeque<Broadcast>, busy: &HashSet<SubmitterId>) -> Vec<Broadcast> {
+    let (mut together, mut left) = (Vec::new(), VecDeque::with_capacity(waiting.len()));
+    let mut calls = 0;
+    while let Some(broadcast) = waiting.pop_front() {
+        if calls >= BATCH {
+            left.push_back(broadcast);
+            break;
+        }
+        match busy.contains(&broadcast.lane) {
+            true => left.push_back(broadcast),
+            false => {
+                calls += broadcast.attempts.len();
+                together.push(broadcast);
+            }
+        }
+    }
+    left.append(waiting);
+    *waiting = left;
+    together
+}
+
+/// A batch under way; its lanes are free again however that ends.
+struct UnderWay {
+    lanes: Vec<SubmitterId>,
+    was_slow: bool,
+    over: mpsc::Sender<Over>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        // There is room for two words of each. Nobody listens any more only when nothing goes out any more.
+        let all = Over::All { lanes: std::mem::take(&mut self.lanes), was_slow: self.was_slow };
+        let _ = self.over.try_send(all);
+    }
+}
+
+async fn send_one(chain: Arc<dyn Chain>, together: Vec<Broadcast>, mut under_way: UnderWay) {
+    let mut sending = std::pin::pin!(send(chain.as_ref(), together));
+    tokio::select! {
+        () = &mut sending => return,
+        () = tokio::time::sleep(SLOW) => {}
+    }
+    under_way.was_slow = true;
+    let _ = under_way.over.try_send(Over::Patience);
+    sending.await;
 }
 
 async fn send(chain: &dyn Chain, together: Vec<Broadcast>) {

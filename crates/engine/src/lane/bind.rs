@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::{Lane, Stop};
 
 /// Heads kept in memory; more are peeked when these are used up.
-const PEEK: usize = 256;
+const PEEK: usize = 500;
 const _: () = assert!(PEEK <= MAX_PAGE);
 
 /// Runs bound before the lane looks at the chain again.

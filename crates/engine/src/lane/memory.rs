@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use alloy_primitives::B256;
 use gapless_core::allocation::{Allocation, AllocationStatus, Exhibit};
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::change::{LaneChange, Verdict};
 use gapless_core::command::Command;
 use gapless_core::cursor::{Run, VersionedCursor};
+use gapless_core::fees::Wei;
 use gapless_core::ids::{CommandId, Nonce, TxId};
 use gapless_core::ports::chain::BlockRef;
 use gapless_core::ports::store::LaneSnapshot;
@@ -70,6 +72,8 @@ pub(super) struct Memory {
     pub(super) silent_since: Option<Tick>,
     /// Transactions that wait for their closure.
     pub(super) deferred: Deferred,
+    /// The balance as read at a head.
+    pub(super) balance_at: Option<(B256, Wei)>,
     /// When the balance was last looked at, and whether it was low then.
     pub(super) balance_seen: Option<(Tick, bool)>,
     /// What nodes made of the window.
@@ -108,6 +112,7 @@ impl Memory {
             saw_another_chain: false,
             silent_since: None,
             deferred: Deferred::default(),
+            balance_at: None,
             balance_seen: None,
         }
     }

@@ -3,6 +3,7 @@
 //! Several of the queue are prepared together, in order, each for itself: what each may cost counts on top of what is open
 //! and of those before it. Whoever is not ready keeps everybody behind it.
 
+use alloy_primitives::B256;
 use gapless_core::fees::{Fees, Gas, Wei};
 use gapless_core::intent::Payload;
 use gapless_core::intrinsic;
@@ -45,6 +46,18 @@ struct Scales {
 impl Lane {
     /// Judges the first of the queue, one after another, up to and with the first that must wait.
     pub(super) async fn judge(&self, memory: &mut Memory, heads: &[TxRecord]) -> Vec<Judgement> {
+        let known = memory.balance_at.is_some();
+        let judgements = self.judge_by_balance(memory, heads).await;
+        let poor = |judgement: &Judgement| matches!(judgement, Judgement::Wait(SubState::WaitingFunds, _));
+        if !known || !judgements.last().is_some_and(poor) {
+            return judgements;
+        }
+        // Nobody waits for funds on an old figure.
+        memory.balance_at = None;
+        self.judge_by_balance(memory, heads).await
+    }
+
+    async fn judge_by_balance(&self, memory: &mut Memory, heads: &[TxRecord]) -> Vec<Judgement> {
         if self.submitter.signer.is_none() {
             let words = "no signer is configured for this submitter on the node that runs it";
             let refuse = |_: &TxRecord| Judgement::Refuse("no-signer", NodeText::new(words));
@@ -95,9 +108,21 @@ impl Lane {
             Some(head) => head.gas_limit,
             None => self.chain.chain.head().await?.gas_limit,
         };
-        let balance = self.chain.chain.balance(&self.submitter.id).await?;
+        let balance = self.balance(memory, ring.head().map(|head| head.this.hash)).await?;
         let below = memory.open().next().is_some();
         Ok(Scales { block_gas, seen, balance, spoken_for: self.cost_of_open(memory), below })
+    }
+
+    /// The balance at a head; read once per head, since nothing else changes it.
+    async fn balance(&self, memory: &mut Memory, head: Option<B256>) -> ChainResult<Wei> {
+        if let Some((at, balance)) = memory.balance_at
+            && Some(at) == head
+        {
+            return Ok(balance);
+        }
+        let balance = self.chain.chain.balance(&self.submitter.id).await?;
+        memory.balance_at = head.map(|head| (head, balance));
+        Ok(balance)
     }
 
     async fn judge_one(

@@ -1,10 +1,10 @@
 //! What goes out, and what is on its way.
 //!
-//! A lane hands stored bytes over lowest nonce first, and has one broadcast under way at a time: so slots reach a node in
-//! order, and while it answers the lane binds the next ones. A slot is *unsent* until the moment it is handed over; from then
+//! A lane hands stored bytes over lowest nonce first, and its broadcasts go out one after another: so slots reach a node in
+//! order. While one is being answered the next is ready, and the lane binds more. A slot is *unsent* until the moment it is handed over; from then
 //! on its bytes are assumed sent, whatever becomes of the answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use gapless_core::attempt::StoredAttempt;
 use gapless_core::ids::Nonce;
@@ -18,6 +18,9 @@ use crate::points::Point;
 
 /// Slots in one broadcast. While it is under way, what is bound gathers for the next.
 const MOST: usize = 400;
+
+/// Broadcasts handed over and not answered: one that a node works on, and one that is ready when it is done.
+const READY: usize = 2;
 
 /// One attempt that was handed over.
 pub(super) struct Sent {
@@ -35,7 +38,8 @@ struct UnderWay {
 #[derive(Default)]
 pub(super) struct Sending {
     queued: BTreeSet<Nonce>,
-    under_way: Option<UnderWay>,
+    /// They are answered in this order.
+    under_way: VecDeque<UnderWay>,
     answered: Option<Vec<(Sent, SendOutcome)>>,
 }
 
@@ -50,7 +54,7 @@ impl Sending {
         if self.answered.is_some() {
             return;
         }
-        let Some(under_way) = &mut self.under_way else { return std::future::pending().await };
+        let Some(under_way) = self.under_way.front_mut() else { return std::future::pending().await };
         // Without an answer the bytes were possibly sent.
         let outcomes = (&mut under_way.answer).await.unwrap_or_default();
         self.note(outcomes);
@@ -59,7 +63,7 @@ impl Sending {
     /// The answer, if it is there.
     fn take(&mut self) -> Option<Vec<(Sent, SendOutcome)>> {
         if self.answered.is_none()
-            && let Some(under_way) = &mut self.under_way
+            && let Some(under_way) = self.under_way.front_mut()
         {
             match under_way.answer.try_recv() {
                 Ok(outcomes) => self.note(outcomes),
@@ -71,16 +75,26 @@ impl Sending {
     }
 
     fn note(&mut self, outcomes: Vec<SendOutcome>) {
-        let Some(under_way) = self.under_way.take() else { return };
+        let Some(under_way) = self.under_way.pop_front() else { return };
         let silence = std::iter::repeat(SendOutcome::TimedOut);
         self.answered = Some(under_way.sent.into_iter().zip(outcomes.into_iter().chain(silence)).collect());
     }
 }
 
 impl Lane {
-    /// Notes what nodes said of the last broadcast, if they have spoken.
+    /// Notes what nodes said of the broadcasts that they have answered.
     pub(super) async fn take_answers(&mut self, memory: &mut Memory) -> Result<(), Stop> {
-        let Some(answers) = memory.sending.take() else { return Ok(()) };
+        while let Some(answers) = memory.sending.take() {
+            self.take_answer(memory, answers).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_answer(
+        &mut self,
+        memory: &mut Memory,
+        answers: Vec<(Sent, SendOutcome)>,
+    ) -> Result<(), Stop> {
         self.tools.points.reach(Point::AfterSend);
         let now = self.database_time();
         for (sent, _) in answers.iter().filter(|(sent, _)| sent.first) {
@@ -93,14 +107,28 @@ impl Lane {
         self.note_outcomes(memory, answers).await
     }
 
-    /// Hands the next slots over, lowest first, unless a broadcast is under way. The lease is looked at right before.
+    /// Hands the next slots over, lowest first, unless enough is under way. The lease is looked at right before.
     pub(super) async fn hand_over(&mut self, memory: &mut Memory) -> Result<(), Stop> {
         self.take_answers(memory).await?;
-        if memory.sending.under_way.is_some() || memory.sending.queued.is_empty() {
-            return Ok(());
+        while memory.sending.under_way.len() < READY {
+            let sent = self.next_broadcast(memory)?;
+            if sent.is_empty() {
+                break;
+            }
+            let attempts = sent.iter().map(|sent| sent.attempt.clone()).collect();
+            let lease = Some(self.seat.lease.clone());
+            let answer = self.chain.calls.hand_over(&self.submitter.id, attempts, lease).await;
+            memory.sending.under_way.push_back(UnderWay { sent, answer });
+        }
+        Ok(())
+    }
+
+    fn next_broadcast(&self, memory: &mut Memory) -> Result<Vec<Sent>, Stop> {
+        let mut sent = Vec::new();
+        if memory.sending.queued.is_empty() {
+            return Ok(sent);
         }
         self.lease()?;
-        let mut sent = Vec::new();
         while sent.len() < MOST
             && let Some(nonce) = memory.sending.queued.pop_first()
         {
@@ -111,20 +139,14 @@ impl Lane {
             let first = std::mem::take(&mut notes.unsent);
             sent.push(Sent { attempt, first });
         }
-        if sent.is_empty() {
-            return Ok(());
-        }
-        let attempts = sent.iter().map(|sent| sent.attempt.clone()).collect();
-        let answer = self.chain.calls.hand_over(attempts, Some(self.seat.lease.clone())).await;
-        memory.sending.under_way = Some(UnderWay { sent, answer });
-        Ok(())
+        Ok(sent)
     }
 
     /// Hands everything over, and waits until nodes have spoken.
     pub(super) async fn send_queued(&mut self, memory: &mut Memory) -> Result<(), Stop> {
         loop {
             self.hand_over(memory).await?;
-            if memory.sending.under_way.is_none() {
+            if memory.sending.under_way.is_empty() {
                 return Ok(());
             }
             memory.sending.answered().await;

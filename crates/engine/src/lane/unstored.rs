@@ -10,7 +10,7 @@ impl Lane {
     pub(super) async fn send_unstored(&self, attempts: &[NewAttempt]) {
         for attempt in attempts.iter().filter(|_| self.tools.sends_first) {
             let pretended = StoredAttempt::read_from_store(attempt.clone(), self.database_time(), 0, None);
-            self.chain.calls.send(pretended).await;
+            self.chain.calls.send(&self.submitter.id, pretended).await;
         }
     }
 }
