@@ -69,6 +69,11 @@ impl SlotFacts {
     fn is_foreign(&self) -> bool {
         self.allocation == Some(AllocationStatus::Foreign)
     }
+
+    /// Whether it is recorded who used it, with bytes that are not stored here.
+    fn is_somebodys(&self) -> bool {
+        self.is_foreign() || self.allocation == Some(AllocationStatus::Used)
+    }
 }
 
 /// Looks at slots of a run, lowest first. `patience` is how long a receipt may be missing.
@@ -92,7 +97,7 @@ fn of_slot(run: &Run, nonce: Nonce, facts: SlotFacts, patience: Duration) -> Vec
         (ViolationKind::Hole, !consumed && !held),
         (ViolationKind::OutOfOrder, !consumed && !facts.receipts.is_empty()),
         (ViolationKind::TwoReceipts, facts.receipts.len() > 1),
-        (ViolationKind::Unexplained, consumed && facts.attempts == 0 && !facts.is_foreign()),
+        (ViolationKind::Unexplained, consumed && facts.attempts == 0 && !facts.is_somebodys()),
         (
             ViolationKind::NoReceipt,
             facts.attempts > 0 && facts.receipts.is_empty() && !facts.is_foreign() && unread,

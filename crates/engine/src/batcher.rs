@@ -28,6 +28,8 @@ impl<Q, A> Clone for Batcher<Q, A> {
 pub(crate) struct Answerer<Q, A> {
     questions: mpsc::Receiver<(Q, oneshot::Sender<A>)>,
     most: usize,
+    /// What a question weighs, and when a batch is heavy enough.
+    weight: (fn(&Q) -> usize, usize),
     beside: Option<Beside>,
 }
 
@@ -42,7 +44,13 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     /// At most `most` questions are answered at once; as many again may wait before askers do.
     pub(crate) fn new(most: usize) -> (Self, Answerer<Q, A>) {
         let (sender, questions) = mpsc::channel(most);
-        (Self { questions: sender }, Answerer { questions, most, beside: None })
+        (Self { questions: sender }, Answerer { questions, most, weight: (|_| 1, most), beside: None })
+    }
+
+    /// The same, where no question joins a batch that is heavy enough by itself.
+    pub(crate) fn weighing(most: usize, weigh: fn(&Q) -> usize, enough: usize) -> (Self, Answerer<Q, A>) {
+        let (batcher, answerer) = Self::new(most);
+        (batcher, Answerer { weight: (weigh, enough), ..answerer })
     }
 
     /// The same, where a batch that takes long does not keep the next.
@@ -71,9 +79,12 @@ impl<Q: Send + 'static, A: Send + 'static> Answerer<Q, A> {
                 first = self.questions.recv(), if slow.len() < room => first,
             };
             let Some(first) = first else { break };
+            let (weigh, enough) = self.weight;
+            let mut weight = weigh(&first.0);
             let mut batch = vec![first];
-            while batch.len() < self.most {
+            while batch.len() < self.most && weight < enough {
                 let Ok(next) = self.questions.try_recv() else { break };
+                weight += weigh(&next.0);
                 batch.push(next);
             }
             let (questions, replies): (Vec<Q>, Vec<_>) = batch.into_iter().unzip();

@@ -180,6 +180,13 @@ impl Handle {
             if self.gate.is_stopping() {
                 return Err(Refusal::NotLeader { owner: None }.into());
             }
+            if place.is_none() {
+                // Whoever ran it may have left.
+                place = self.desk.offer(&submitter, tx_id);
+                if place.is_some() {
+                    self.wake(&submitter).await;
+                }
+            }
             let heard = async {
                 match &mut place {
                     Some(place) => place.hears().await,

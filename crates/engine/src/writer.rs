@@ -13,6 +13,14 @@ use crate::names;
 
 type Answer = StoreResult<Verdict>;
 
+/// Rows after which nothing more joins a commit: it must be over long before a session's time-out, however busy all lanes are.
+const ENOUGH: usize = 2_000;
+
+fn rows(change: &LaneChange) -> usize {
+    let writes = change.writes();
+    1 + writes.txs.len() + writes.attempts.len() + writes.resends.len() + writes.refusals.len()
+}
+
 /// Hands changes to the store.
 #[derive(Clone)]
 pub struct Writer(Batcher<LaneChange, Answer>);
@@ -24,7 +32,7 @@ impl Writer {
     /// A writer and its service.
     #[must_use]
     pub fn new() -> (Self, WriterService) {
-        let (batcher, answerer) = Batcher::new(MAX_COMMIT_LANES);
+        let (batcher, answerer) = Batcher::weighing(MAX_COMMIT_LANES, rows, ENOUGH);
         (Self(batcher), WriterService(answerer))
     }
 

@@ -146,7 +146,8 @@ async fn of_blocks(chain: &dyn Chain, kept: &Kept, all: &[Wanted]) -> HashMap<B2
             // By hash, then.
             None if !worthwhile => continue,
             None => {
-                let fetch = || async { chain.block_receipts(block).await.ok().flatten().map(by_hash).ok_or(()) };
+                let fetch =
+                    || async { chain.block_receipts(block).await.ok().flatten().map(by_hash).ok_or(()) };
                 let Ok(receipts) = receipts.get_or_try_init(fetch).await else { continue };
                 receipts
             }

@@ -54,13 +54,14 @@ impl Lane {
             info!(submitter = %self.submitter.id, tx_id = ?attempt.tx_id.map(|id| id.to_string()), hash = %attempt.hash,
                 outcome = outcome.code(), "sent");
             let open = memory.run().is_some_and(|run| run.consumed <= nonce && nonce < run.next);
-            // Mined meanwhile, or another attempt goes out now: then the answer changes nothing.
+            if open && (outcome.is_in_pool() || outcome.is_possibly_sent()) {
+                // True of the slot, whichever of its attempts it was.
+                memory.notes(nonce).perhaps_pooled = true;
+            }
+            // Mined meanwhile, or another attempt goes out now: then the answer changes nothing else.
             let current = memory.current(nonce).filter(|current| current.n == attempt.n && open);
             let Some(current) = current.cloned() else { continue };
             let notes = memory.notes(nonce);
-            if outcome.is_in_pool() || outcome.is_possibly_sent() {
-                notes.perhaps_pooled = true;
-            }
             if !outcome.is_in_pool() {
                 refused.push((current, outcome));
                 continue;

@@ -128,10 +128,7 @@ impl Lane {
         for nonce in (from.0..run.consumed.0).map(Nonce) {
             let ours = match nonce < run.settled {
                 true => settled.mined(nonce).is_some(),
-                false => {
-                    memory.txs_at(nonce).any(|tx| tx.facts.state.is_bound())
-                        || memory.slots.contains_key(&nonce)
-                }
+                false => memory.has_bytes_to_send(nonce),
             };
             match (foreign.contains(&nonce), ours) {
                 (true, true) => draft.writes.allocations.push(AllocationWrite::Settle { nonce }),

@@ -28,6 +28,10 @@ impl Lane {
         for _ in 0..WALKED {
             let Some(run) = memory.run().filter(|run| run.consumed < counts.latest) else { break };
             let nonce = run.consumed;
+            if memory.is_reserved(nonce) {
+                // Its holder may have used it and not said so yet; its word, or the reservation's end, will tell.
+                return Ok(());
+            }
             match self.explained(memory, nonce).await {
                 Some(true) => {
                     // Its receipt is there: taking it moves the prefix, or says why it cannot be believed yet.

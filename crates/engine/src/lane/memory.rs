@@ -56,6 +56,8 @@ pub(super) struct Memory {
     pub(super) later: BTreeMap<CommandId, Tick>,
     /// Notes on open slots.
     notes: BTreeMap<Nonce, Notes>,
+    /// The head and the run at which every block that used one of our nonces was last found to stand.
+    pub(super) all_stood: Option<(Option<BlockRef>, Option<Run>)>,
     /// Where a nonce was consumed, as far as no transaction that still changes says so.
     pub(super) placed: BTreeMap<Nonce, BlockRef>,
     /// The confirming blocks that were told of each transaction.
@@ -104,6 +106,7 @@ impl Memory {
             commands_due: false,
             later: BTreeMap::new(),
             notes: BTreeMap::new(),
+            all_stood: None,
             placed: BTreeMap::new(),
             told_blocks: HashMap::new(),
             invalid_in_row: 0,
@@ -173,9 +176,21 @@ impl Memory {
         ids.filter_map(|tx_id| self.txs.get(&tx_id)).filter(move |tx| tx.facts.nonce == Some(nonce))
     }
 
+    /// Whether a slot has these bytes already.
+    pub(super) fn holds(&self, nonce: Nonce, hash: B256) -> bool {
+        self.slots.get(&nonce).into_iter().flatten().any(|attempt| attempt.hash == hash)
+    }
+
     /// The attempt of a slot that goes out.
     pub(super) fn current(&self, nonce: Nonce) -> Option<&StoredAttempt> {
         self.slots.get(&nonce).and_then(|attempts| slot::current(attempts))
+    }
+
+    /// Whether a slot that opens again has something of its own to send: what goes out now, or what had been mined. One whose
+    /// attempts were all given up has not, and is for whoever comes next.
+    pub(super) fn has_bytes_to_send(&self, nonce: Nonce) -> bool {
+        let mined = || self.txs_at(nonce).filter_map(|tx| tx.facts.mined).map(|mined| mined.hash);
+        self.current(nonce).is_some() || mined().any(|hash| self.holds(nonce, hash))
     }
 
     /// The transaction whose attempt goes out.
@@ -214,7 +229,8 @@ impl Memory {
 
     pub(super) fn has_work(&self) -> bool {
         let held = self.allocations.values().any(|a| a.status != AllocationStatus::Foreign);
-        self.watches() || held || self.look_again || !self.commands.is_empty()
+        let deferred = !self.deferred.is_empty();
+        self.watches() || held || deferred || self.look_again || !self.commands.is_empty()
     }
 
     /// When to look again if nothing wakes us.

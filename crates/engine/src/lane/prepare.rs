@@ -63,7 +63,10 @@ impl Lane {
             let refuse = |_: &TxRecord| Judgement::Refuse("no-signer", NodeText::new(words));
             return heads.iter().map(refuse).collect();
         }
-        let mut scales = match self.scales(memory).await {
+        // What somebody else makes for a lower slot may be what these need; a transaction that has a slot looks below that.
+        let own = heads.first().and_then(|tx| tx.facts.nonce);
+        let awaited = memory.reserved().any(|row| own.is_none_or(|own| row.nonce < own));
+        let mut scales = match self.scales(memory, awaited).await {
             Ok(scales) => scales,
             Err(error) => return vec![silent(error)],
         };
@@ -98,7 +101,7 @@ impl Lane {
         judgements
     }
 
-    async fn scales(&self, memory: &mut Memory) -> ChainResult<Scales> {
+    async fn scales(&self, memory: &mut Memory, awaited: bool) -> ChainResult<Scales> {
         // Before anything is asked: whoever answers below this height is behind what we have seen.
         let ring = self.chain.heads.ring();
         let seen = ring.head().map_or(0, |head| head.this.number);
@@ -109,7 +112,7 @@ impl Lane {
             None => self.chain.chain.head().await?.gas_limit,
         };
         let balance = self.balance(memory, ring.head().map(|head| head.this.hash)).await?;
-        let below = memory.open().next().is_some();
+        let below = awaited || memory.open().next().is_some();
         Ok(Scales { block_gas, seen, balance, spoken_for: self.cost_of_open(memory), below })
     }
 

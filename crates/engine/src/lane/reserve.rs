@@ -19,6 +19,7 @@ use gapless_core::cursor::{InFlight, Run};
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::{LockOwner, Nonce};
 use gapless_core::limits::MAX_PAGE;
+use gapless_core::plan::NonceRules;
 use gapless_core::record::{Failure, TxRecord};
 use gapless_core::state::TxEvent;
 use gapless_core::text::NodeText;
@@ -36,6 +37,13 @@ pub(super) struct Deferred {
     head: Option<TxRecord>,
     /// Those before it whose closure is not.
     lost: Vec<TxRecord>,
+}
+
+impl Deferred {
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.is_none() && self.lost.is_empty()
+    }
 }
 
 impl Lane {
@@ -122,7 +130,9 @@ impl Lane {
             given_back && !memory.slots.contains_key(nonce)
         };
         let free = memory.free_slots().into_iter().find(untouched);
-        let fresh = (self.submitter.settings.rules.budget(&run) > 0).then_some(run.next);
+        let rules = self.submitter.settings.rules;
+        let rules = NonceRules { max_in_flight: memory.window(rules.max_in_flight), ..rules };
+        let fresh = (rules.budget(&run) > 0).then_some(run.next);
         Ok(free.or(fresh))
     }
 
@@ -161,7 +171,12 @@ impl Lane {
     /// Ends transactions whose closure has not been seen for as long as it could have had a nonce.
     async fn refuse_lost(&mut self, memory: &mut Memory) -> Result<(), Stop> {
         let (now, most) = (self.database_time(), self.submitter.settings.reservation_timeout);
-        let over = |tx: &TxRecord| tx.created_at.plus(most) <= now;
+        let offered = self.tools.desk.offered(&self.submitter.id);
+        if memory.deferred.lost.iter().any(|tx| offered.contains(&tx.tx_id())) {
+            // Its closure came after the queue was looked at: look again.
+            (memory.look_again, memory.came_back) = (true, true);
+        }
+        let over = |tx: &TxRecord| tx.created_at.plus(most) <= now && !offered.contains(&tx.tx_id());
         let (over, wait): (Vec<_>, Vec<_>) =
             std::mem::take(&mut memory.deferred.lost).into_iter().partition(over);
         memory.deferred.lost = wait;

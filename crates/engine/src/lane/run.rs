@@ -28,18 +28,27 @@ impl Lane {
     pub(super) async fn bind_run(&mut self, memory: &mut Memory, slots: Vec<Nonce>) -> Result<bool, Stop> {
         let now = self.database_time();
         let over = |tx: &&TxRecord| tx.request.intent.options.valid_until.is_some_and(|until| until <= now);
+        // Where the first had to wait, it is looked at alone: those behind it need not be prepared each time it is not ready.
+        let waited = memory.queue.front().is_some_and(|tx| tx.facts.wait.is_some());
+        let most = if waited { 1 } else { slots.len() };
         let heads: Vec<TxRecord> =
-            memory.queue.iter().take(slots.len()).take_while(|tx| !over(tx)).cloned().collect();
+            memory.queue.iter().take(most).take_while(|tx| !over(tx)).cloned().collect();
         let judgements = self.judge(memory, &heads).await;
         self.tools.points.reach(Point::AfterPrepare);
         let mut draft = self.draft(memory)?;
         let (wishes, mut halt) = self.wishes(memory, &heads, judgements, slots, &mut draft).await?;
-        let (attempts, unsigned) = match wishes.is_empty() {
+        let (mut attempts, unsigned) = match wishes.is_empty() {
             true => (Vec::new(), None),
             false => self.sign_all(wishes).await,
         };
         if let Some(words) = unsigned {
             halt = Some((SubState::Preparing, WaitReason::Held { reason: words }));
+        }
+        // At the cap, a payload like the one that was given up here gives the same bytes: they cannot be stored twice.
+        let stored = |attempt: &NewAttempt| memory.holds(attempt.nonce, attempt.hash);
+        if let Some(place) = attempts.iter().position(stored) {
+            halt = Some((SubState::WaitingSlot, WaitReason::SlotBusy { nonce: attempts[place].nonce }));
+            attempts.truncate(place);
         }
         #[cfg(feature = "test-hooks")]
         self.send_unstored(&attempts).await;

@@ -52,22 +52,30 @@ impl Lane {
 
     /// Takes back what stands in blocks that are gone: our receipts, and foreign use that was recorded.
     async fn retract(&mut self, memory: &mut Memory, ring: &Arc<Ring>) -> Result<(), Stop> {
-        let mut gone = None;
+        let look = (ring.head().map(|head| head.this), memory.run());
+        if memory.all_stood == Some(look) {
+            return Ok(());
+        }
+        let (mut gone, mut all_stand) = (None, true);
         for (nonce, block) in memory.consumed_in() {
-            if self.is_canonical(ring, block).await == Some(false) {
+            let stands = self.is_canonical(ring, block).await;
+            all_stand &= stands == Some(true);
+            if stands == Some(false) {
                 gone = Some((nonce, block.number));
                 break;
             }
         }
+        memory.all_stood = all_stand.then_some(look);
         let Some((from, block_number)) = gone else { return Ok(()) };
         let mut draft = self.draft(memory)?;
         self.reopen(memory, from, block_number, &mut draft)?;
         // A nonce whose foreign use vanished goes back to its transaction, or to whoever comes next.
         for nonce in memory.foreign_from(from) {
             let bound = memory.txs_at(nonce).any(|tx| tx.facts.state.is_bound());
-            let write =
-                if bound { AllocationWrite::Settle { nonce } } else { AllocationWrite::Recycle { nonce } };
-            draft.writes.allocations.push(write);
+            draft.writes.allocations.push(match bound && memory.has_bytes_to_send(nonce) {
+                true => AllocationWrite::Settle { nonce },
+                false => AllocationWrite::Recycle { nonce },
+            });
         }
         if let Some(run) = &mut draft.cursor.run {
             run.consumed = from;

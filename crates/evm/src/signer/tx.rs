@@ -1,7 +1,7 @@
 //! From a decision to bytes: which transaction type, and how it is encoded and named.
 
 use alloy_consensus::transaction::SignableTransaction;
-use alloy_consensus::{Transaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy, TypedTransaction};
+use alloy_consensus::{Transaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy, TxType, TypedTransaction};
 use alloy_eips::eip2718::{Decodable2718, Encodable2718};
 use alloy_eips::eip2930::{AccessList, AccessListItem};
 use alloy_primitives::{B256, Signature, TxKind, keccak256};
@@ -89,9 +89,13 @@ pub(crate) fn contents(raw: &[u8]) -> Option<Contents> {
     Some(carried(&decode(raw)?))
 }
 
-/// Everything signed bytes say, if they can be read.
+/// Everything signed bytes say, if they can be read. Those that carry more than a payload can (blobs, authorizations) are not
+/// taken: what they do could not be made again under another nonce, and a blob's bytes do not hash to its name.
 pub(crate) fn opened(raw: &[u8]) -> Option<Opened> {
     let tx = decode(raw)?;
+    if !matches!(tx.tx_type(), TxType::Legacy | TxType::Eip2930 | TxType::Eip1559) {
+        return None;
+    }
     let fees = match (tx.gas_price(), tx.max_priority_fee_per_gas()) {
         (Some(price), _) => Fees::Legacy { gas_price: GasPrice(price) },
         (None, tip) => Fees::Dynamic {
@@ -100,7 +104,7 @@ pub(crate) fn opened(raw: &[u8]) -> Option<Opened> {
         },
     };
     Some(Opened {
-        hash: keccak256(raw),
+        hash: *tx.tx_hash(),
         chain: tx.chain_id().and_then(|id| format!("eip155:{id}").parse().ok()),
         sender: key::recover(tx.signature(), tx.signature_hash()),
         nonce: Nonce(tx.nonce()),

@@ -1,7 +1,9 @@
 //! Who gets the bytes, and whose word counts.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use alloy_primitives::{B256, hex};
 use gapless_core::attempt::Route;
 use gapless_core::outcome::SendOutcome;
 use gapless_core::ports::chain::Chain;
@@ -195,4 +197,35 @@ async fn a_long_run_waits_once_for_an_endpoint_that_does_not_answer() {
     assert_eq!(outcomes[..2], [SendOutcome::TimedOut, SendOutcome::TimedOut]);
     assert_eq!(outcomes.len(), 20);
     assert!(outcomes.iter().all(SendOutcome::is_possibly_sent));
+}
+
+#[tokio::test]
+async fn a_node_that_keeps_nothing_before_its_turn_gets_everything_in_its_turn() {
+    let node = patient_node().await;
+    let proxy = RpcProxy::start(node.url()).unwrap();
+    let chain = chain_of(proxy.url());
+    chain.head().await.unwrap();
+    let attempts = transfers(0..120, Route::Public).await;
+    // The second part arrives while the first is still being looked at.
+    let early = hex::encode_prefixed(&attempts[50].raw);
+    let seen = AtomicU64::new(0);
+    proxy.rule(
+        SEND,
+        Fault::refuse(move |request| {
+            let is_early = request["params"][0] == json!(early) && seen.fetch_add(1, Ordering::Relaxed) == 0;
+            is_early.then(|| (-32000, "nonce too high".to_owned()))
+        }),
+    );
+    assert_eq!(chain.send(&all(&attempts[..100])).await.len(), 100);
+    let pooled = || async {
+        let hashes: Vec<B256> = attempts[..100].iter().map(|attempt| attempt.hash).collect();
+        chain.pooled(&hashes).await.unwrap().into_iter().all(|pooled| pooled).then_some(())
+    };
+    eventually(SOON, "all of them in the pool", pooled).await.unwrap();
+    // From now on parts go one after another, and are longer.
+    let before = proxy.requests();
+    assert_eq!(chain.send(&all(&attempts[100..])).await, vec![SendOutcome::Accepted; 20]);
+    let more = transfers(120..220, Route::Public).await;
+    assert_eq!(chain.send(&all(&more)).await, vec![SendOutcome::Accepted; 100]);
+    assert_eq!(proxy.requests() - before, 2);
 }

@@ -1,13 +1,15 @@
 //! What every chain adapter owes its port. Bodies take `&dyn Chain`, so that another adapter can be held
 //! to them, and any node, so that each kind of node is.
 
+use std::collections::BTreeSet;
+
 use alloy_primitives::{Address, B256, Bytes, U256, hex};
 use gapless_core::attempt::{Route, StoredAttempt};
 use gapless_core::fees::{FeeWishes, Fees, Gas, GasPrice, Wei};
 use gapless_core::ids::Nonce;
 use gapless_core::intent::{Options, Payload};
 use gapless_core::outcome::SendOutcome;
-use gapless_core::ports::chain::{Chain, ChainError, Estimate, Sighting, Tag, Unsigned};
+use gapless_core::ports::chain::{BlockRef, Chain, ChainError, Estimate, Receipt, Sighting, Tag, Unsigned};
 use gapless_core::submitter::SubmitterId;
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::node::EthNode;
@@ -120,12 +122,87 @@ pub(crate) async fn many_go_out_in_few_requests(node: &impl EthNode) {
     let before = proxy.requests();
     let attempts = transfers(0..250, Route::Public).await;
     assert_eq!(chain.send(&all(&attempts)).await, vec![SendOutcome::Accepted; 250]);
-    assert_eq!(proxy.requests() - before, 3);
+    assert_eq!(proxy.requests() - before, 5);
     node.mine(1).await.unwrap();
     let hashes: Vec<B256> = attempts.iter().map(|attempt| attempt.hash).collect();
     let receipts = chain.receipts(&hashes).await.unwrap();
     assert!(receipts.iter().zip(&hashes).all(|(found, hash)| found.as_ref().unwrap().hash == *hash));
-    assert_eq!(proxy.requests() - before, 6);
+    assert_eq!(proxy.requests() - before, 8);
+}
+
+/// What was sent is in one block, and this process has seen that block.
+async fn mined_together(chain: &dyn Chain, node: &impl EthNode, attempts: &[StoredAttempt]) -> BlockRef {
+    let outcomes = chain.send(&all(attempts)).await;
+    assert!(outcomes.iter().all(SendOutcome::is_in_pool), "{outcomes:?}");
+    node.mine(1).await.unwrap();
+    let mut blocks = BTreeSet::new();
+    for attempt in attempts {
+        blocks.insert(receipt_of(chain, attempt.hash).await.block);
+    }
+    assert_eq!(blocks.len(), 1, "{blocks:?}");
+    let block = blocks.pop_first().unwrap();
+    assert_eq!(chain.block_at(block.number).await.unwrap().unwrap().this, block);
+    block
+}
+
+pub(crate) async fn a_block_of_transfers_proves_its_receipts(node: &impl EthNode) {
+    let chain = chain_of(node.url());
+    // With call data below and above its floor price, and of another type.
+    let with_data = |nonce, data: &'static [u8]| Unsigned {
+        payload: Payload { data: Bytes::from_static(data), ..transfer(nonce).payload },
+        gas_limit: Gas(60_000),
+        ..transfer(nonce)
+    };
+    let legacy = Fees::Legacy { gas_price: GasPrice(3_000_000_000) };
+    let unsigned = [
+        transfer(0),
+        with_data(1, &[0, 1, 2]),
+        with_data(2, &[7; 400]),
+        Unsigned { fees: legacy, ..transfer(3) },
+    ];
+    let mut attempts = Vec::new();
+    for unsigned in &unsigned {
+        attempts.push(attempt(unsigned).await);
+    }
+    let block = mined_together(&chain, node, &attempts).await;
+    let hashes: Vec<B256> = attempts.iter().map(|attempt| attempt.hash).collect();
+    let fetched: Vec<Receipt> = chain.receipts(&hashes).await.unwrap().into_iter().flatten().collect();
+    let mut proven = chain.proven_receipts(block.hash).await.unwrap();
+    proven.sort_by_key(|receipt| hashes.iter().position(|hash| *hash == receipt.hash));
+    assert_eq!(proven, fetched);
+    assert_eq!(chain.proven_receipts(block.hash).await, None, "once is enough");
+}
+
+pub(crate) async fn other_blocks_prove_nothing(node: &impl EthNode) {
+    let (chain, stranger) = (chain_of(node.url()), chain_of(node.url()));
+    assert_eq!(chain.proven_receipts(B256::repeat_byte(7)).await, None);
+
+    // Somebody else's is among them.
+    let attempts = transfers(0..3, Route::Public).await;
+    stranger.send(&[&attempts[0]]).await;
+    let block = mined_together(&chain, node, &attempts[1..]).await;
+    assert_eq!(chain.proven_receipts(block.hash).await, None);
+
+    // One runs code.
+    let init = Bytes::from(deploying(&reverting("only on Sundays")));
+    let create = Payload { data: init, ..Payload::default() };
+    let create = attempt(&Unsigned { payload: create, gas_limit: Gas(500_000), ..transfer(3) }).await;
+    let block = mined_together(&chain, node, std::slice::from_ref(&create)).await;
+    assert_eq!(chain.proven_receipts(block.hash).await, None);
+    let to = receipt_of(&chain, create.hash).await.contract_address;
+    let call = Payload { to, ..Payload::default() };
+    let failing = attempt(&Unsigned { payload: call, gas_limit: Gas(100_000), ..transfer(4) }).await;
+    let attempts = [failing, attempt(&transfer(5)).await];
+    let block = mined_together(&chain, node, &attempts).await;
+    assert_eq!(chain.proven_receipts(block.hash).await, None);
+
+    // A transfer that runs out of gas costs what a good one costs, were it given just that: the root tells them apart.
+    let tight =
+        Unsigned { payload: Payload { to, ..Payload::default() }, gas_limit: Gas(21_000), ..transfer(6) };
+    let tight = attempt(&tight).await;
+    let block = mined_together(&chain, node, std::slice::from_ref(&tight)).await;
+    assert_eq!(chain.proven_receipts(block.hash).await, None);
+    assert!(!receipt_of(&chain, tight.hash).await.succeeded);
 }
 
 /// Code that reverts with `Error(text)`.
@@ -216,6 +293,16 @@ async fn pending_counts_run_ahead_of_latest() {
 #[tokio::test]
 async fn many_go_out_in_order_in_few_requests() {
     many_go_out_in_few_requests(&patient_node().await).await;
+}
+
+#[tokio::test]
+async fn a_block_of_our_transfers_proves_their_receipts() {
+    a_block_of_transfers_proves_its_receipts(&patient_node().await).await;
+}
+
+#[tokio::test]
+async fn a_block_with_anything_else_proves_nothing() {
+    other_blocks_prove_nothing(&patient_node().await).await;
 }
 
 #[tokio::test]

@@ -37,6 +37,16 @@ async fn many_go_out_in_order_in_few_requests() {
 }
 
 #[tokio::test]
+async fn a_block_of_our_transfers_proves_their_receipts() {
+    suite::a_block_of_transfers_proves_its_receipts(&patient().await).await;
+}
+
+#[tokio::test]
+async fn a_block_with_anything_else_proves_nothing() {
+    suite::other_blocks_prove_nothing(&patient().await).await;
+}
+
+#[tokio::test]
 async fn estimates_tell_gas_from_reverts_from_poverty() {
     suite::estimates_tell_apart(&eager().await).await;
 }

@@ -98,6 +98,21 @@ impl Rows {
     }
 }
 
+/// Takes rows out of the queue, each found by its key. The queue is often almost empty, and is vacuumed then: a plan made at
+/// that moment would walk the queue and look each of its rows up among those that leave, and would go on so when it is long.
+/// Behind OFFSET the look-up cannot be turned around.
+fn leaving(from: &str, who: &str) -> String {
+    format!(
+        "
+  DELETE FROM tx_queue WHERE ctid = ANY (ARRAY(
+    SELECT k.found FROM {from} o CROSS JOIN LATERAL (
+      SELECT q.ctid AS found FROM tx_queue q
+      WHERE q.submitter_number = o.submitter_number AND q.ord = o.ord OFFSET 0
+    ) k WHERE {who}
+  ))"
+    )
+}
+
 /// A transaction's first write makes its row, unless one that told nothing has made it; mostly it leaves the queue.
 pub(super) fn first(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
     let rows = Rows::of(binder, batch, is_first)?;
@@ -119,12 +134,7 @@ pub(super) fn first(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block>
         arrays = rows.arrays,
     );
     if rows.leave_queue {
-        ctes.push_str(
-            ", first_left AS (
-  DELETE FROM tx_queue q USING first_out o
-  WHERE o.state <> 'QUEUED' AND q.submitter_number = o.submitter_number AND q.ord = o.ord
-)",
-        );
+        ctes.push_str(&format!(", first_left AS ({})", leaving("first_out", "o.state <> 'QUEUED'")));
     }
     Some(Block { what: "first facts", ctes, touched: "first_out", planned: rows.planned })
 }
@@ -148,12 +158,10 @@ pub(super) fn later(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block>
         returning = if moves { "f.submitter_number, f.ord, f.tx_id, t.from_state, t.state" } else { "1" },
     );
     if rows.leave_queue {
-        ctes.push_str(
-            ", later_left AS (
-  DELETE FROM tx_queue q USING later_out o WHERE o.from_state = 'QUEUED' AND o.state <> 'QUEUED'
-    AND q.submitter_number = o.submitter_number AND q.ord = o.ord
-)",
-        );
+        ctes.push_str(&format!(
+            ", later_left AS ({})",
+            leaving("later_out", "o.from_state = 'QUEUED' AND o.state <> 'QUEUED'")
+        ));
     }
     if rows.join_queue {
         ctes.push_str(

@@ -8,6 +8,7 @@ mod frozen;
 mod identity;
 mod in_doubt;
 mod outbox;
+mod plans;
 pub mod provoke;
 mod schema;
 
