@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::ADDRESS;
 
 /// Where the contract lives.
-const PLACE: &str = "0x0000000000000000000000000000000000c0ffee";
+pub(crate) const PLACE: &str = "0x0000000000000000000000000000000000c0ffee";
 
 /// `record(bytes32 id)`: adds one to the storage word `id` and logs the new count under the topic `id`.
 ///
@@ -37,8 +37,22 @@ pub(crate) async fn deploy(anvil: &Anvil) {
 
 /// The payload that records a request.
 pub(crate) fn payload(request_id: &str) -> Value {
+    json!({ "to": PLACE, "data": record(key(request_id)) })
+}
+
+/// The call data that records a word.
+pub(crate) fn record(word: B256) -> String {
     let selector = &keccak256("record(bytes32)")[..4];
-    json!({ "to": PLACE, "data": hex::encode_prefixed([selector, key(request_id).as_slice()].concat()) })
+    hex::encode_prefixed([selector, word.as_slice()].concat())
+}
+
+/// Every word that was ever recorded, with the count that it was logged with.
+pub(crate) async fn recorded(anvil: &Anvil) -> Vec<(B256, U256)> {
+    let all = json!([{ "address": PLACE, "fromBlock": "0x0", "toBlock": "latest" }]);
+    let logs = anvil.rpc("eth_getLogs", all).await.unwrap();
+    let word = |value: &Value| value.as_str().unwrap().parse::<B256>().unwrap();
+    let one = |log: &Value| (word(&log["topics"][0]), U256::from_be_bytes(word(&log["data"]).0));
+    logs.as_array().unwrap().iter().map(one).collect()
 }
 
 fn key(request_id: &str) -> B256 {
@@ -74,6 +88,6 @@ pub(crate) async fn assert_once_each(anvil: &Anvil, request_ids: &[String]) {
     }
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }

@@ -18,6 +18,7 @@ mod dev;
 mod drain;
 #[cfg(feature = "test-points")]
 mod dual_active;
+mod holes;
 mod leader;
 mod logs;
 mod metrics;

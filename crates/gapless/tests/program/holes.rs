@@ -1,0 +1,71 @@
+//! A window before a chain that loses, denies and refuses: whatever it does to sends, no nonce stays unused, each valid
+//! request takes effect once, and each one that no endpoint takes ends with its reason (invariants *gapless*, *once* and
+//! *patient*). Nonces that come free go to the next in the queue; only where nobody is queued do they go to a placeholder.
+
+mod chain;
+mod flaky;
+mod orders;
+mod slots;
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use gapless_testkit::process::Signal;
+
+use flaky::Flaky;
+use orders::Orders;
+
+/// A window that four of fit each submitter's queue, and what makes waiting short.
+const PIPELINED: [(&str, &str); 4] = [
+    ("GAPLESS__NONCE__MODE", "pipelined"),
+    ("GAPLESS__NONCE__MAX_IN_FLIGHT", "250"),
+    ("GAPLESS__NONCE__RECYCLE_HOLD", "3s"),
+    ("GAPLESS__NONCE__RECONCILE_INTERVAL", "1s"),
+];
+
+const RECYCLED: &str = "gapless_placeholder_total{reason=\"recycled\"}";
+/// How often a node is killed.
+const KILLS: usize = 6;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_heal_and_free_nonces_go_to_the_next_in_the_queue() {
+    let mut flaky = Flaky::start(2).await;
+    // How long a call may wait for a connection follows from the lease.
+    let env = [&PIPELINED[..], &[("GAPLESS__LEASE__DURATION", "10s")]].concat();
+    flaky.world.serve(0, &env).await;
+    let orders = Orders::post(&flaky.world.setups[0], &flaky.accounts).await;
+    flaky.all_ended(0).await;
+
+    let placeholders = flaky.assert_healed(0, &orders).await;
+    assert_eq!(flaky.counted(0, RECYCLED).await, placeholders);
+    flaky.assert_struck();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_heal_while_two_nodes_are_killed_in_turn_and_take_over_from_each_other() {
+    let mut flaky = Flaky::start(1).await;
+    flaky.world.serve(0, &PIPELINED).await;
+    let orders = Orders::post(&flaky.world.setups[0], &flaky.accounts).await;
+    let mut counted = 0;
+    for kill in 0..KILLS {
+        let (victim, heir) = (kill % 2, (kill + 1) % 2);
+        // The heir starts when all is taken: what it runs later it has taken over.
+        flaky.runs_every_lane(victim).await;
+        flaky.world.serve(heir, &PIPELINED).await;
+        // Long enough to get anywhere, too short to get done.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(flaky.runs_every_lane(victim).await > 0, "it dies with work in hand");
+        flaky.world.assert_none_counted(victim).await;
+        counted += flaky.counted(victim, RECYCLED).await;
+        flaky.world.signal(victim, Signal::SIGKILL);
+        assert_eq!(flaky.world.gone(victim).await.signal(), Some(Signal::SIGKILL as i32));
+    }
+    let survivor = KILLS % 2;
+    flaky.all_ended(survivor).await;
+
+    let placeholders = flaky.assert_healed(survivor, &orders).await;
+    counted += flaky.counted(survivor, RECYCLED).await;
+    // What a node counted after it was asked last died with it.
+    assert!(counted <= placeholders, "{counted} counted, {placeholders} on the chain");
+    flaky.assert_struck();
+}
