@@ -15,7 +15,9 @@ use gapless_testkit::process::Signal;
 use flaky::Flaky;
 use orders::Orders;
 
-/// A window that four of fit each submitter's queue, and what makes waiting short.
+use crate::world::NAMES;
+
+/// A window that fits into each submitter's queue four times, and what makes waiting short.
 const PIPELINED: [(&str, &str); 4] = [
     ("GAPLESS__NONCE__MODE", "pipelined"),
     ("GAPLESS__NONCE__MAX_IN_FLIGHT", "250"),
@@ -24,8 +26,10 @@ const PIPELINED: [(&str, &str); 4] = [
 ];
 
 const RECYCLED: &str = "gapless_placeholder_total{reason=\"recycled\"}";
-/// How often a node is killed.
+/// How often a node is killed, unless the queue is empty before.
 const KILLS: usize = 6;
+/// Nonces that must be used in a life.
+const PROGRESS: u64 = 300;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn holes_heal_and_free_nonces_go_to_the_next_in_the_queue() {
@@ -46,21 +50,28 @@ async fn holes_heal_while_two_nodes_are_killed_in_turn_and_take_over_from_each_o
     let mut flaky = Flaky::start(1).await;
     flaky.world.serve(0, &PIPELINED).await;
     let orders = Orders::post(&flaky.world.setups[0], &flaky.accounts).await;
-    let mut counted = 0;
-    for kill in 0..KILLS {
-        let (victim, heir) = (kill % 2, (kill + 1) % 2);
+    let (mut counted, mut kills) = (0, 0);
+    let survivor = loop {
+        let (victim, heir) = (kills % 2, (kills + 1) % 2);
+        let before = flaky.runs_every_lane(victim).await;
         // The heir starts when all is taken: what it runs later it has taken over.
-        flaky.runs_every_lane(victim).await;
         flaky.world.serve(heir, &PIPELINED).await;
-        // Long enough to get anywhere, too short to get done.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(flaky.runs_every_lane(victim).await > 0, "it dies with work in hand");
+        // Each gets somewhere in its life, and is killed a little later: at another moment each time.
+        flaky.goes_beyond(victim, before.consumed + PROGRESS).await;
+        tokio::time::sleep(Duration::from_millis(kills as u64 * 317 % 1_000)).await;
+        let now = flaky.runs_every_lane(victim).await;
+        println!("{} is killed with {now:?}", NAMES[victim]);
+        assert!(now.open > 0, "it dies with work in hand");
         flaky.world.assert_none_counted(victim).await;
         counted += flaky.counted(victim, RECYCLED).await;
         flaky.world.signal(victim, Signal::SIGKILL);
         assert_eq!(flaky.world.gone(victim).await.signal(), Some(Signal::SIGKILL as i32));
-    }
-    let survivor = KILLS % 2;
+        kills += 1;
+        if kills == KILLS || now.queued == 0 {
+            break heir;
+        }
+    };
+    assert!(kills > 2, "each has taken over from the other");
     flaky.all_ended(survivor).await;
 
     let placeholders = flaky.assert_healed(survivor, &orders).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy, Rule, RuleId};
 use gapless_testkit::wait::eventually;
@@ -31,6 +32,14 @@ pub(super) struct Flaky {
     endpoints: Vec<(RpcProxy, Vec<RuleId>)>,
 }
 
+/// How far all lanes have come, taken together.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) consumed: u64,
+    pub(super) open: u64,
+    pub(super) queued: u64,
+}
+
 impl Flaky {
     /// A chain with so many endpoints: each drops five sends of a hundred, denies five before it forwards them and five
     /// after, and refuses all marked ones.
@@ -56,15 +65,22 @@ impl Flaky {
         Self { world, accounts, endpoints }
     }
 
-    /// Waits until a node runs every lane, as it says itself; how many of their slots are open.
-    pub(super) async fn runs_every_lane(&self, n: usize) -> u64 {
+    /// Waits until a node runs every lane, as it says itself.
+    pub(super) async fn runs_every_lane(&self, n: usize) -> Progress {
         let runs = || async {
             let (_, page) = self.world.setups[n].get("/api/v1/submitters").await?;
             let items = page["items"].as_array()?;
             let all = items.len() == ACCOUNTS && items.iter().all(|item| item["ownerNode"] == NAMES[n]);
-            all.then(|| items.iter().map(|item| item["open"].as_u64().unwrap()).sum())
+            let sum = |key: &str| items.iter().map(|item| item[key].as_u64().unwrap_or_default()).sum();
+            all.then(|| Progress { consumed: sum("consumed"), open: sum("open"), queued: sum("queued") })
         };
         eventually(LONG, &format!("{} to run every lane", NAMES[n]), runs).await.unwrap()
+    }
+
+    /// Waits until a node that runs every lane has seen so many nonces used.
+    pub(super) async fn goes_beyond(&self, n: usize, consumed: u64) {
+        let beyond = || async { (self.runs_every_lane(n).await.consumed >= consumed).then_some(()) };
+        eventually(LONG, &format!("{} to get beyond {consumed}", NAMES[n]), beyond).await.unwrap();
     }
 
     /// Waits until every request has ended.
@@ -91,17 +107,18 @@ impl Flaky {
     pub(super) async fn assert_healed(&self, asked: usize, orders: &Orders) -> u64 {
         let shown = Shown::of(&self.world.anvil).await;
         shown.assert_each_once(&self.world.anvil, &self.accounts, orders).await;
-        let mut placeholders = 0;
-        let setup = &self.world.setups[asked];
-        let events = events(setup).await;
-        for (place, account) in self.accounts.iter().enumerate() {
+        let events = events(&self.world.setups[asked]).await;
+        let each = self.accounts.iter().enumerate();
+        let each = each.map(async |(place, account)| {
+            let setup = &self.world.setups[asked];
             let timeline = Timeline::of(setup, account, &events).await;
             let made = timeline.assert_free_nonces_went_to_the_next(place, orders);
             assert_eq!(shown.placeholders_of(account), made, "placeholders of {account} on the chain");
-            placeholders += made.len() as u64;
             timeline.assert_ends(setup, &shown, orders, place).await;
             self.world.assert_sound(asked, account).await;
-        }
+            made.len() as u64
+        });
+        let placeholders = join_all(each).await.into_iter().sum();
         self.world.assert_none_counted(asked).await;
         placeholders
     }
