@@ -57,6 +57,17 @@ impl Setup {
         self.folder.path().join("gapless.toml")
     }
 
+    /// A further chain, with the same account on it.
+    pub(crate) fn add_chain(&self, number: u64, endpoint: &str) {
+        let mut text = std::fs::read_to_string(self.config()).unwrap();
+        text += &format!(
+            "[[chains]]\nid = \"eip155:{number}\"\nrpc = [\"{endpoint}\"]\n[[submitters]]\n\
+             chain = \"eip155:{number}\"\naddress = \"{ADDRESS}\"\nsigner = {{ private_key_file = \"{}\" }}\n",
+            self.folder.path().join("key").display(),
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
     /// Further submitters: of these addresses, the first of which is the second that a phrase gives.
     pub(crate) fn add_submitters(&self, phrase: &str, addresses: &[String]) {
         let phrase_file = self.folder.path().join("phrase");
