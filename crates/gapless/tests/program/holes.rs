@@ -6,6 +6,7 @@ mod chain;
 mod flaky;
 mod orders;
 mod slots;
+mod taking;
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -13,19 +14,20 @@ use std::time::Duration;
 use gapless_testkit::process::Signal;
 
 use flaky::Flaky;
-use orders::Orders;
+use orders::{EACH, Orders};
 
 use crate::world::NAMES;
 
 /// A window that fits into each submitter's queue four times, and what makes waiting short.
-const PIPELINED: [(&str, &str); 4] = [
+const PIPELINED: [(&str, &str); 3] = [
     ("GAPLESS__NONCE__MODE", "pipelined"),
     ("GAPLESS__NONCE__MAX_IN_FLIGHT", "250"),
-    ("GAPLESS__NONCE__RECYCLE_HOLD", "3s"),
     ("GAPLESS__NONCE__RECONCILE_INTERVAL", "1s"),
 ];
 
 const RECYCLED: &str = "gapless_placeholder_total{reason=\"recycled\"}";
+/// Requests of each submitter that come first, and leave room in its window.
+const FIRST: u64 = 100;
 /// How often a node is killed, unless the queue is empty before.
 const KILLS: usize = 6;
 /// Nonces that must be used in a life.
@@ -37,7 +39,11 @@ async fn holes_heal_and_free_nonces_go_to_the_next_in_the_queue() {
     // How long a call may wait for a connection follows from the lease.
     let env = [&PIPELINED[..], &[("GAPLESS__LEASE__DURATION", "10s")]].concat();
     flaky.world.serve(0, &env).await;
-    let orders = Orders::post(&flaky.world.setups[0], &flaky.accounts).await;
+    let mut orders = Orders::default();
+    orders.post(&flaky.world.setups[0], &flaky.accounts, 0..FIRST).await;
+    // Who comes now could have a new nonce, or one that came free.
+    flaky.has_a_free_nonce_and_no_queue(0).await;
+    orders.post(&flaky.world.setups[0], &flaky.accounts, FIRST..EACH).await;
     flaky.all_ended(0).await;
 
     let placeholders = flaky.assert_healed(0, &orders).await;
@@ -49,7 +55,8 @@ async fn holes_heal_and_free_nonces_go_to_the_next_in_the_queue() {
 async fn holes_heal_while_two_nodes_are_killed_in_turn_and_take_over_from_each_other() {
     let mut flaky = Flaky::start(1).await;
     flaky.world.serve(0, &PIPELINED).await;
-    let orders = Orders::post(&flaky.world.setups[0], &flaky.accounts).await;
+    let mut orders = Orders::default();
+    orders.post(&flaky.world.setups[0], &flaky.accounts, 0..EACH).await;
     let (mut counted, mut kills) = (0, 0);
     let survivor = loop {
         let (victim, heir) = (kills % 2, (kills + 1) % 2);

@@ -83,6 +83,16 @@ impl Flaky {
         eventually(LONG, &format!("{} to get beyond {consumed}", NAMES[n]), beyond).await.unwrap();
     }
 
+    /// Waits until a node shows a submitter whose next request would find a free nonce.
+    pub(super) async fn has_a_free_nonce_and_no_queue(&self, asked: usize) {
+        let has = || async {
+            let (_, page) = self.world.setups[asked].get("/api/v1/submitters").await?;
+            let ready = |item: &Value| item["queued"] == 0 && item["recyclable"].as_u64() > Some(0);
+            page["items"].as_array()?.iter().any(ready).then_some(())
+        };
+        eventually(LONG, "a free nonce that nobody is queued for", has).await.unwrap();
+    }
+
     /// Waits until every request has ended.
     pub(super) async fn all_ended(&self, asked: usize) {
         let ended = || async {

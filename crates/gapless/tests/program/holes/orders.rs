@@ -2,6 +2,7 @@
 //! for a lost other; one of fifty carries a mark by which endpoints know what to refuse.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use alloy_primitives::{B256, hex};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::counter;
 use crate::support::Setup;
 
 /// Of each submitter.
-const EACH: u64 = 1_000;
+pub(super) const EACH: u64 = 1_000;
 /// One of so many is marked; the last of all is, and nobody is queued behind it.
 const MARKED: u64 = 50;
 const MARK: &[u8; 16] = b"no node takes it";
@@ -53,26 +54,24 @@ pub(super) fn are_marked(raw: &str) -> bool {
 }
 
 /// All requests, by txId.
+#[derive(Default)]
 pub(super) struct Orders(pub(super) BTreeMap<String, Order>);
 
 impl Orders {
-    /// Posts them all to a node, the submitters in turn. All are new.
-    pub(super) async fn post(setup: &Setup, accounts: &[String]) -> Self {
-        let turns =
-            (0..EACH).flat_map(|place| (0..accounts.len()).map(move |n| Order { submitter: n, place }));
+    /// Posts those at these places to a node, the submitters in turn. All are new.
+    pub(super) async fn post(&mut self, setup: &Setup, accounts: &[String], places: Range<u64>) {
+        let turns = places.flat_map(|place| (0..accounts.len()).map(move |n| Order { submitter: n, place }));
         let turns: Vec<Order> = turns.collect();
-        let mut orders = BTreeMap::new();
         for some in turns.chunks(BATCH) {
             let items: Vec<Value> = some.iter().map(|order| order.body(accounts)).collect();
             let (status, answer) = setup.post("/api/v1/tx/batch", &json!({ "items": items })).await;
             assert_eq!(status, 200, "{answer}");
             for (order, made) in some.iter().zip(answer["items"].as_array().unwrap()) {
                 assert_eq!(made["status"], 202, "{made}");
-                orders.insert(made["txId"].as_str().unwrap().to_owned(), *order);
+                let known = self.0.insert(made["txId"].as_str().unwrap().to_owned(), *order);
+                assert_eq!(known, None, "each has an id of its own");
             }
         }
-        assert_eq!(orders.len(), turns.len(), "each has an id of its own");
-        Self(orders)
     }
 
     /// Those of one submitter that should take effect.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::chain::Shown;
 use super::flaky::{PATIENCE_BLOCKS, WORDS};
 use super::orders::Orders;
+use super::taking::Taking;
 use crate::counter;
 use crate::support::Setup;
 
@@ -40,51 +41,43 @@ impl Timeline {
     }
 
     /// Whose bytes came free is told, and whose bytes were bound: nobody got a new nonce while another was free, the lowest
-    /// went first, and what was left in the end, with nobody queued, is what placeholders used. Those.
+    /// went first, and placeholders took those for which nobody was queued. Their nonces.
     pub(super) fn assert_free_nonces_went_to_the_next(&self, place: usize, orders: &Orders) -> BTreeSet<u64> {
-        let mut nonce_of: BTreeMap<&str, u64> = BTreeMap::new();
+        let (mut nonce_of, mut fillers) = (BTreeMap::new(), Vec::new());
         for (nonce, slot) in (0..).zip(&self.slots) {
             assert_eq!((&slot["nonce"], &slot["status"]), (&nonce.into(), &"resolved".into()), "{slot}");
-            let attempts = slot["attempts"].as_array().unwrap();
-            nonce_of.extend(attempts.iter().map(|attempt| (attempt["hash"].as_str().unwrap(), nonce)));
+            for attempt in slot["attempts"].as_array().unwrap() {
+                nonce_of.insert(attempt["hash"].as_str().unwrap(), nonce);
+                if attempt["kind"] == "placeholder" {
+                    fillers.push((time(&attempt["at"]), nonce));
+                }
+            }
         }
-        let (mut free, mut bound, mut next) = (BTreeSet::new(), BTreeMap::new(), 0);
-        let mut taken = 0;
+        fillers.sort_unstable();
+        let mut taking = Taking::default();
+        let mut filled = fillers.iter().peekable();
         for event in &self.events {
+            while let Some((at, nonce)) = filled.next_if(|(at, _)| *at < time(&event["at"])) {
+                taking.fill(*nonce, *at);
+            }
             let tx_id = event["txId"].as_str().unwrap_or_default();
             match event["type"].as_str().unwrap() {
-                "tx.submitted" => {
-                    let nonce = nonce_of[event["data"]["txHash"].as_str().unwrap()];
-                    match free.pop_first() {
-                        Some(lowest) => {
-                            taken += 1;
-                            assert_eq!(nonce, lowest, "the lowest free nonce goes first: {event}");
-                        }
-                        None => {
-                            assert_eq!(nonce, next, "{event}");
-                            next += 1;
-                        }
-                    }
-                    bound.insert(tx_id, nonce);
-                }
+                "tx.accepted" => taking.accept(time(&event["at"])),
+                "tx.submitted" => taking.bind(tx_id, nonce_of[event["data"]["txHash"].as_str().unwrap()]),
                 "tx.attempt_refused" if event["data"]["abandoned"] == true => {
                     assert!(orders.0[tx_id].is_marked(), "{event}");
-                    assert!(free.insert(bound[tx_id]), "{event}");
+                    taking.set_free(tx_id);
                 }
                 _ => {}
             }
         }
+        filled.for_each(|(at, nonce)| taking.fill(*nonce, *at));
         let all = orders.0.values().filter(|order| order.submitter == place).count();
-        assert_eq!(bound.len(), all, "every request had a nonce");
-        assert_eq!(next, self.slots.len() as u64, "the timeline is complete");
-        println!("{}: {taken} free nonces went to the next, {} to placeholders", self.account, free.len());
-        assert!(taken > 0 && !free.is_empty(), "both ways were taken");
-        let filled =
-            |slot: &&Value| slot["attempts"].as_array().unwrap().last().unwrap()["kind"] == "placeholder";
-        let filled: BTreeSet<u64> =
-            self.slots.iter().filter(filled).map(|slot| slot["nonce"].as_u64().unwrap()).collect();
-        assert_eq!(filled, free, "placeholders stand where nobody was queued, and nowhere else");
-        filled
+        taking.assert_complete(all, self.slots.len() as u64);
+        let (taken, many) = (taking.taken, fillers.len());
+        println!("{}: {taken} free nonces went to the next, {many} to placeholders", self.account);
+        assert!(taken > 0 && many > 0, "both ways were taken");
+        fillers.into_iter().map(|(_, nonce)| nonce).collect()
     }
 
     /// Valid requests are CONFIRMED by what is on the chain; marked ones failed with their reason, not before the use of
@@ -121,7 +114,7 @@ impl Timeline {
             let nonce = slots[0]["nonce"].as_u64().unwrap();
             assert_eq!(slots[0]["minedHash"], shown.hash_at(&self.account, nonce), "{}", slots[0]);
             // The chain's clock counts whole seconds, and is up to one of them ahead of ours.
-            let ended = seconds(&ends[0]["at"]);
+            let ended = u64::try_from(time(&ends[0]["at"]).as_micros()).unwrap() / 1_000_000;
             let deep = shown.deep_at(&self.account, nonce, PATIENCE_BLOCKS);
             assert!(ended + 1 >= deep, "{order:?} ended at {ended}, its nonce was deep enough at {deep}");
         }
@@ -133,10 +126,8 @@ fn is_end(event: &Value) -> bool {
     ["tx.confirmed", "tx.failed", "tx.cancelled", "tx.expired", "tx.rejected"].contains(&kind)
 }
 
-/// Seconds since 1970 of a time as told.
-fn seconds(at: &Value) -> u64 {
-    let at = Timestamp::parse(at.as_str().unwrap()).unwrap();
-    u64::try_from(at.as_micros()).unwrap() / 1_000_000
+fn time(at: &Value) -> Timestamp {
+    Timestamp::parse(at.as_str().unwrap()).unwrap()
 }
 
 /// Every event, in order.
