@@ -127,7 +127,7 @@ async fn accept(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gapless_core::ids::{RequestId, Scope};
+    use gapless_core::ids::{RequestId, Scope, TxId};
     use gapless_core::intent::Intent;
 
     fn group(size: usize, room: &Arc<Semaphore>) -> Group {

@@ -211,6 +211,35 @@ async fn rules_apply_to_each_item_of_a_batch() {
 }
 
 #[tokio::test]
+async fn a_lost_call_was_not_sent_and_its_batch_is_answered_without_it() {
+    let scene = Scene::new(8).await;
+    scene.proxy.add(Rule::new(SEND, Fault::Lose).times(2));
+    assert!(matches!(scene.send().await, Err(Error::Http { .. })));
+    let batch = json!([
+        call(1, "eth_chainId", &json!([])),
+        call(2, SEND, &scene.transfer()),
+        call(3, SEND, &scene.transfer()),
+    ]);
+    let answers = scene.batch(batch).await.unwrap();
+    let ids: Vec<u64> = answers.as_array().unwrap().iter().map(|a| a["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, [1, 3]);
+    scene.wait_sent(1).await;
+}
+
+#[tokio::test]
+async fn what_a_judgement_lets_pass_meets_the_next_rule() {
+    let scene = Scene::new(0).await;
+    let judge = |call: &Value| (call["params"][0] == "bad").then(|| (7, "no".to_owned()));
+    let judged = scene.proxy.rule("eth_chainId", Fault::refuse(judge));
+    let later = scene.proxy.rule("eth_chainId", Fault::FixedResult(json!("later")));
+    let batch = json!([call(1, "eth_chainId", &json!(["bad"])), call(2, "eth_chainId", &json!([]))]);
+    let answers = scene.batch(batch).await.unwrap();
+    assert_eq!(answers[0]["error"], json!({"code": 7, "message": "no"}));
+    assert_eq!(answers[1]["result"], "later");
+    assert_eq!((scene.proxy.fired(judged), scene.proxy.fired(later)), (1, 1));
+}
+
+#[tokio::test]
 async fn a_dead_node_shows_as_a_bad_gateway() {
     let proxy = RpcProxy::start("http://127.0.0.1:1").unwrap();
     let Err(Error::Http { source, .. }) = json_rpc::call(&proxy.url(), "eth_chainId", json!([])).await else {

@@ -21,6 +21,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::memory::Memory;
+use super::notes::Invalid;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
@@ -247,7 +248,7 @@ impl Lane {
         self.tools.points.reach(Point::AfterBidCommit);
         let notes = memory.notes(nonce);
         (notes.suggested, notes.at_cap) = (false, None);
-        notes.invalid_at.clear();
+        notes.invalid = Invalid::default();
         Ok(())
     }
 }

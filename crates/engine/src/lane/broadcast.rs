@@ -11,6 +11,7 @@ use gapless_core::wait::WaitReason;
 use tracing::info;
 
 use super::memory::Memory;
+use super::notes::Invalid;
 use super::{Lane, Stop};
 use crate::names;
 
@@ -66,7 +67,7 @@ impl Lane {
                 refused.push((current, outcome));
                 continue;
             }
-            notes.invalid_at.clear();
+            notes.invalid = Invalid::default();
             // Another attempt of this slot is in the pool: that one is watched too, and this one should be dearer.
             notes.suggested |= outcome == SendOutcome::ReplacementUnderpriced;
             memory.invalid_in_row = 0;

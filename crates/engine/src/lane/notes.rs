@@ -14,8 +14,8 @@ pub(super) struct Notes {
     pub(super) unsent: bool,
     /// Some endpoint may hold an attempt of it. Only who bound it and heard every answer can know that none does.
     pub(super) perhaps_pooled: bool,
-    /// Heads at which every endpoint called its current attempt invalid.
-    pub(super) invalid_at: BTreeSet<u64>,
+    /// What every endpoint has said of its current attempt.
+    pub(super) invalid: Invalid,
     /// A node's answer suggests a dearer attempt; the rules decide.
     pub(super) suggested: bool,
     /// Not to be bid for before.
@@ -36,13 +36,22 @@ pub(super) struct Notes {
     pub(super) cost: Option<(usize, Wei)>,
 }
 
+/// When every endpoint called an attempt invalid.
+#[derive(Debug, Default)]
+pub(super) struct Invalid {
+    /// At these heads.
+    pub(super) at: BTreeSet<u64>,
+    /// So many times.
+    pub(super) times: u32,
+}
+
 impl Default for Notes {
     /// Of a slot whose story this lane has not seen.
     fn default() -> Self {
         Self {
             unsent: false,
             perhaps_pooled: true,
-            invalid_at: BTreeSet::new(),
+            invalid: Invalid::default(),
             suggested: false,
             bid_after: None,
             bid_head: None,

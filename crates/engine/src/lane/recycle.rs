@@ -28,6 +28,7 @@ use tracing::warn;
 
 use super::bid::supersede;
 use super::memory::Memory;
+use super::notes::Invalid;
 use super::signing::Wish;
 use super::{Lane, Stop};
 use crate::names;
@@ -46,7 +47,7 @@ impl Lane {
     ) -> Result<(), Stop> {
         let Some(current) = memory.current(nonce).cloned() else { return Ok(()) };
         let Some(head) = self.chain.heads.ring().head().map(|head| head.this.number) else { return Ok(()) };
-        let heads = &mut memory.notes(nonce).invalid_at;
+        let heads = &mut memory.notes(nonce).invalid.at;
         heads.insert(head);
         if heads.len() < HEADS && !self.is_invalid(&current) {
             return Ok(());
@@ -89,7 +90,7 @@ impl Lane {
         let notes = memory.notes(nonce);
         notes.free_since = Some(now);
         // What was said of these bytes is not said of whoever takes the slot.
-        notes.invalid_at.clear();
+        notes.invalid = Invalid::default();
         (notes.suggested, notes.bid_after, notes.at_cap) = (false, None, None);
         memory.invalid_in_row += 1;
         let rules = self.submitter.settings.rules;

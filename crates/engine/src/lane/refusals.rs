@@ -71,6 +71,13 @@ impl Lane {
                 memory.notes(nonce).suggested = true;
             }
             SendOutcome::NonceGap => retry_in = retry_in.min(self.submitter.settings.retry),
+            SendOutcome::Invalid(_) => {
+                // Whether to believe it takes several heads at which this lane hears it, and all above waits for that: the
+                // tries of those who had the lane before, whose notes are lost, must not make them rare.
+                let invalid = &mut memory.notes(nonce).invalid;
+                retry_in = back_off(invalid.times, self.submitter.settings.retry);
+                invalid.times = invalid.times.saturating_add(1);
+            }
             _ => {}
         }
         let narrowed = self.narrow(memory, attempt, outcome, draft);

@@ -1,7 +1,7 @@
 //! Nodes that do not answer at all: they keep those who asked them, and nobody else.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gapless_core::ids::TxId;
 use gapless_core::lease::{LeaseTerms, Owner};
@@ -17,6 +17,7 @@ use gapless_testkit::anvil::{Anvil, AnvilOptions};
 use gapless_testkit::rpc_proxy::{Fault, RpcProxy};
 use gapless_testkit::wait::eventually;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{KEY, Node, chain, count_of, effects, entry, instant, memory, quick, submitter};

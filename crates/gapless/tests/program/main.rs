@@ -7,6 +7,7 @@ mod asking;
 mod audit;
 mod bad_start;
 mod bench;
+mod beside;
 mod cluster;
 #[cfg(feature = "test-points")]
 mod commands;
@@ -18,6 +19,9 @@ mod dev;
 mod drain;
 #[cfg(feature = "test-points")]
 mod dual_active;
+mod full_queue;
+mod half_funds;
+mod holes;
 mod leader;
 mod logs;
 mod metrics;

@@ -30,6 +30,11 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new(rpc: &str) -> Self {
+        Self::through(&[rpc.to_owned()])
+    }
+
+    /// On a chain with these endpoints.
+    pub(crate) fn through(endpoints: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
@@ -37,7 +42,7 @@ impl Setup {
         let text = format!(
             "[node]\nid = \"node-a\"\ndrain_timeout = \"10s\"\n[http]\nlisten = \"127.0.0.1:{port}\"\n\
              [store]\nurl = \"sqlite://{}\"\n[confirmations]\nrequired = 2\n[log]\nformat = \"json\"\n\
-             [[chains]]\nid = \"eip155:31337\"\nrpc = [\"{rpc}\"]\n[[submitters]]\nchain = \"eip155:31337\"\n\
+             [[chains]]\nid = \"eip155:31337\"\nrpc = {endpoints:?}\n[[submitters]]\nchain = \"eip155:31337\"\n\
              address = \"{ADDRESS}\"\nsigner = {{ private_key_file = \"{}\" }}\n",
             at("gapless.db"),
             at("key"),
@@ -50,6 +55,32 @@ impl Setup {
 
     pub(crate) fn config(&self) -> std::path::PathBuf {
         self.folder.path().join("gapless.toml")
+    }
+
+    /// A further chain, with the same account on it.
+    pub(crate) fn add_chain(&self, number: u64, endpoint: &str) {
+        let mut text = std::fs::read_to_string(self.config()).unwrap();
+        text += &format!(
+            "[[chains]]\nid = \"eip155:{number}\"\nrpc = [\"{endpoint}\"]\n[[submitters]]\n\
+             chain = \"eip155:{number}\"\naddress = \"{ADDRESS}\"\nsigner = {{ private_key_file = \"{}\" }}\n",
+            self.folder.path().join("key").display(),
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    /// Further submitters: of these addresses, the first of which is the second that a phrase gives.
+    pub(crate) fn add_submitters(&self, phrase: &str, addresses: &[String]) {
+        let phrase_file = self.folder.path().join("phrase");
+        std::fs::write(&phrase_file, phrase).unwrap();
+        let mut text = std::fs::read_to_string(self.config()).unwrap();
+        for (place, address) in (1..).zip(addresses) {
+            text += &format!(
+                "[[submitters]]\nchain = \"eip155:31337\"\naddress = \"{address}\"\n\
+                 signer = {{ mnemonic_file = \"{}\", path = \"m/44'/60'/0'/0/{place}\" }}\n",
+                phrase_file.display(),
+            );
+        }
+        std::fs::write(self.config(), text).unwrap();
     }
 
     /// A node, when it answers. Its log goes to a file of the folder.

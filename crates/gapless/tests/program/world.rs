@@ -47,10 +47,15 @@ pub(crate) struct World {
 impl World {
     /// Three nodes that could be started, on one PostgreSQL database.
     pub(crate) async fn on_postgres(blocks: Blocks) -> Self {
-        let cluster = PgCluster::shared().await.unwrap();
-        let migrate = |url: String| async move { PostgresStore::migrate(&PostgresOptions::new(&url)).await };
-        cluster.template("program", migrate).await.unwrap();
-        Self::on(Some(cluster.clone_template("program").await.unwrap()), blocks).await
+        Self::on(Some(database().await), blocks).await
+    }
+
+    /// The same on this chain, which they reach through these endpoints.
+    pub(crate) async fn reaching(anvil: Anvil, endpoints: &[String]) -> Self {
+        let db = Some(database().await);
+        let proxy = RpcProxy::start(anvil.url()).unwrap();
+        let setups = NAMES.map(|_| Setup::through(endpoints)).into();
+        Self { anvil, proxy, db, setups, nodes: vec![None, None, None] }
     }
 
     /// Nodes with an SQLite file each; tests use the first.
@@ -147,9 +152,19 @@ impl World {
 
     /// What is stored breaks no invariant, and no lane of this node has counted a violation.
     async fn assert_no_violation(&self, asked: usize) {
-        let path = format!("/api/v1/submitters/{ADDRESS}/report");
+        self.assert_sound(asked, ADDRESS).await;
+        self.assert_none_counted(asked).await;
+    }
+
+    /// What is stored of a submitter breaks no invariant.
+    pub(crate) async fn assert_sound(&self, asked: usize, address: &str) {
+        let path = format!("/api/v1/submitters/{address}/report");
         let (status, report) = self.setups[asked].get(&path).await.unwrap();
         assert_eq!((status, &report["violations"]), (200, &json!([])), "{report}");
+    }
+
+    /// No lane of this node has counted a violation.
+    pub(crate) async fn assert_none_counted(&self, asked: usize) {
         let metrics = self.setups[asked].text("/metrics").await.unwrap();
         let kinds: Vec<&str> =
             metrics.lines().filter(|line| line.starts_with("gapless_invariant_violation_total{")).collect();
@@ -175,6 +190,14 @@ impl World {
     pub(crate) fn log(&self, n: usize) -> String {
         self.setups[n].log(&format!("{}.log", NAMES[n]))
     }
+}
+
+/// A migrated database of its own.
+async fn database() -> TestDb {
+    let cluster = PgCluster::shared().await.unwrap();
+    let migrate = |url: String| async move { PostgresStore::migrate(&PostgresOptions::new(&url)).await };
+    cluster.template("program", migrate).await.unwrap();
+    cluster.clone_template("program").await.unwrap()
 }
 
 /// Names for requests.

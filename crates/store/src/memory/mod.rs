@@ -26,7 +26,7 @@ use gapless_core::ports::store::{
     Acquired, LaneSnapshot, Parting, Registered, Renewal, Store, StoreError, StoreResult, SubmitterInfo,
     TxFilter,
 };
-use gapless_core::record::{Accepted, NewTx, TxFacts, TxRecord};
+use gapless_core::record::{Accepted, NewTx, TxRecord};
 use gapless_core::submitter::SubmitterId;
 use gapless_core::time::Timestamp;
 

@@ -41,6 +41,9 @@ pub(super) async fn to(body: &[u8], shared: &Shared) -> Outcome {
     if let Some(slowest) = slowest {
         tokio::time::sleep(slowest).await;
     }
+    if !batched && matches!(items[..], [Item { fault: Some(Fault::Lose), .. }]) {
+        return Outcome::HangUp;
+    }
     let mut answers: Vec<Value> = items.iter().filter_map(|item| item.answer(&mut from_node)).collect();
     let answer = if batched {
         // What the node said beyond the calls we know of, such as an error about the batch itself.
@@ -55,7 +58,7 @@ pub(super) async fn to(body: &[u8], shared: &Shared) -> Outcome {
 fn strike(call: Value, shared: &Shared) -> Item {
     let method = call["method"].as_str().unwrap_or_default();
     *shared.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(method.to_owned()).or_default() += 1;
-    let fault = shared.rules.strike(method).and_then(|fault| fault.judged(&call));
+    let fault = shared.rules.strike(method, &call);
     Item { call, fault }
 }
 

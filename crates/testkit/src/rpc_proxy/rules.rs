@@ -26,6 +26,8 @@ pub type Judgement = Arc<dyn Fn(&Value) -> Option<(i64, String)> + Send + Sync>;
 pub enum Fault {
     /// Forwarded; then the connection is closed without an answer.
     DropAnswer,
+    /// Not forwarded and not answered. The other calls of its batch are; one that came alone finds the connection closed.
+    Lose,
     /// Not forwarded; answered with this error.
     ErrorWithoutForward {
         /// JSON-RPC error code.
@@ -40,7 +42,7 @@ pub enum Fault {
         /// JSON-RPC error message.
         message: String,
     },
-    /// Judged by the request: refused and not forwarded, or left alone. See also [`Fault::refuse`].
+    /// Judged by the request: refused and not forwarded, or left to the next rule. See also [`Fault::refuse`].
     RefuseIf(Judgement),
     /// Not forwarded; answered with this result.
     FixedResult(Value),
@@ -73,7 +75,7 @@ impl Fault {
     }
 
     /// What happens to this very call; nothing if it is judged well.
-    pub(super) fn judged(self, call: &Value) -> Option<Self> {
+    fn judged(self, call: &Value) -> Option<Self> {
         match self {
             Self::RefuseIf(judge) => {
                 judge(call).map(|(code, message)| Self::ErrorWithoutForward { code, message })
@@ -86,7 +88,8 @@ impl Fault {
     pub(super) fn forwards(&self) -> bool {
         match self {
             Self::DropAnswer | Self::ErrorAfterForward { .. } | Self::Result(_) | Self::Delay(_) => true,
-            Self::ErrorWithoutForward { .. }
+            Self::Lose
+            | Self::ErrorWithoutForward { .. }
             | Self::RefuseIf(_)
             | Self::FixedResult(_)
             | Self::Answer(_)
@@ -100,6 +103,7 @@ impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DropAnswer => f.write_str("DropAnswer"),
+            Self::Lose => f.write_str("Lose"),
             Self::ErrorWithoutForward { code, message } => {
                 write!(f, "ErrorWithoutForward({code}, {message})")
             }
@@ -191,17 +195,18 @@ struct Entry {
 }
 
 impl Entry {
-    /// Counts the call, and says whether the rule strikes at it.
-    fn is_due(&mut self, method: &str) -> bool {
+    /// Counts the call, and says what happens to it if the rule strikes at it.
+    fn strike(&mut self, method: &str, call: &Value) -> Option<Fault> {
         if self.rule.method != "*" && self.rule.method != method {
-            return false;
+            return None;
         }
         self.seen += 1;
         let due = self.rule.every.is_none_or(|every| self.seen.is_multiple_of(every))
             && self.rule.luck.is_none_or(|luck| luck.strikes(self.seen))
             && self.rule.times.is_none_or(|times| self.fired < times);
-        self.fired += u32::from(due);
-        due
+        let fault = due.then(|| self.rule.fault.clone()).and_then(|fault| fault.judged(call));
+        self.fired += u32::from(fault.is_some());
+        fault
     }
 }
 
@@ -231,10 +236,9 @@ impl Rules {
         self.entries().iter().find(|entry| entry.id == id).map(|entry| entry.fired).unwrap_or_default()
     }
 
-    /// The fault for a call of `method`. Only rules up to the one that strikes have seen the call.
-    pub(super) fn strike(&self, method: &str) -> Option<Fault> {
-        let mut entries = self.entries();
-        entries.iter_mut().find_map(|entry| entry.is_due(method).then(|| entry.rule.fault.clone()))
+    /// The fault for a call. Only rules up to the one that strikes have seen the call.
+    pub(super) fn strike(&self, method: &str, call: &Value) -> Option<Fault> {
+        self.entries().iter_mut().find_map(|entry| entry.strike(method, call))
     }
 
     fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {

@@ -11,11 +11,14 @@ use gapless_core::state::{SubState, TxState};
 use gapless_core::wait::WaitReason;
 use gapless_engine::{HealthRules, LaneSettings};
 use gapless_testkit::rpc_proxy::RpcProxy;
+use gapless_testkit::wait::eventually;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
 use super::{BLOCKS, blocks_until, refuses, struck};
-use crate::support::{Node, attempts, count, effects, entry, mine, nonce_of, quick, ticking, unmined};
+use crate::support::{
+    Node, attempts, count, effects, entry, memory, mine, nonce_of, number, quick, ticking, unmined,
+};
 
 const WORDS: &str = "intrinsic gas too low";
 
@@ -49,6 +52,26 @@ async fn invalid_is_believed_only_over_three_heads() {
     assert_eq!(view.state, TxState::Tracking);
     assert!(node.told(id).await.contains(&EventKind::TxAttemptRefused));
     node.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tries_of_who_had_the_lane_before_do_not_delay_the_verdict() {
+    let anvil = unmined().await;
+    let proxy = RpcProxy::start(anvil.url()).unwrap();
+    refuses(&proxy, WORDS);
+    let store = memory();
+    let before = Node::on(store.clone(), &[proxy.url()], quick(0)).await;
+    let id = before.submit(entry(0)).await;
+    let tried =
+        || async { attempts(&before, 0).await.first().filter(|attempt| attempt.resends >= 7).map(drop) };
+    eventually(Duration::from_secs(60), "many tries", tried).await.unwrap();
+    before.stopped().await;
+
+    let heir = Node::beside(store, &[proxy.url()], quick(0)).await;
+    blocks_until(&anvil, &heir, id, "it to be given up", abandoned).await;
+    let blocks = number(&anvil.rpc("eth_blockNumber", json!([])).await.unwrap());
+    assert!(blocks <= 25, "three heads are enough, it took {blocks}");
+    heir.stopped().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
