@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{ACCOUNT, Make, Node, transfer};
 
 /// As the contract lists them.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "submitter",
     "mode",
     "condition",
@@ -26,6 +26,7 @@ const FIELDS: [&str; 17] = [
     "lastConfirmationAt",
     "resets",
     "protect",
+    "window",
 ];
 
 fn fields(view: &Value) -> BTreeSet<&str> {

@@ -1,6 +1,6 @@
 //! What the chain itself says, read without any of our own parts.
 
-use alloy_primitives::{Address, Bytes, U64};
+use alloy_primitives::{Address, B256, Bytes, U64};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +34,11 @@ struct Answer<T> {
 #[derive(Deserialize)]
 struct Block {
     transactions: Vec<BlockTx>,
+}
+
+#[derive(Deserialize)]
+struct BlockHashes {
+    transactions: Vec<B256>,
 }
 
 #[derive(Deserialize)]
@@ -94,6 +99,17 @@ impl Ledger {
         let calls: Vec<_> =
             accounts.iter().map(|account| ("eth_getTransactionCount", json!([account, "latest"]))).collect();
         Ok(self.batch::<U64>(&calls).await?.iter().map(|count| count.to::<u64>()).sum())
+    }
+
+    /// The hashes of everything in the blocks above one.
+    pub(super) async fn hashes_above(&self, block: u64) -> anyhow::Result<Vec<B256>> {
+        let mut mined = Vec::new();
+        for height in block + 1..=self.height().await? {
+            let block: BlockHashes =
+                self.call("eth_getBlockByNumber", json!([format!("{height:#x}"), false])).await?;
+            mined.extend(block.transactions);
+        }
+        Ok(mined)
     }
 
     /// Everything in the blocks above one.

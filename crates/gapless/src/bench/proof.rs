@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use alloy_primitives::{Address, Bytes};
+use alloy_primitives::{Address, B256, Bytes};
 use anyhow::ensure;
 
 use super::ledger::Mined;
@@ -32,6 +32,14 @@ pub(super) struct PerBlock {
 /// What a request carries.
 pub(super) fn mark(request: u64) -> Bytes {
     Bytes::copy_from_slice(&request.to_be_bytes())
+}
+
+/// Fails unless these transactions, and no others, are on the chain, each once. A hash names sender, nonce and mark.
+pub(super) fn each_once(mut sent: Vec<B256>, mut mined: Vec<B256>) -> anyhow::Result<()> {
+    sent.sort_unstable();
+    mined.sort_unstable();
+    ensure!(sent == mined, "the chain does not show each of the {} transactions once", sent.len());
+    Ok(())
 }
 
 /// Fails unless the accounts' transactions are exactly those asked for.
@@ -109,6 +117,15 @@ mod tests {
     #[test]
     fn every_request_once_in_any_order_is_right() {
         assert_eq!(said(&chain()), "PerBlock { mean: 1.0, least: 0.5 }");
+    }
+
+    #[test]
+    fn hashes_must_be_there_once_each() {
+        let hashes: Vec<B256> = (1..4).map(B256::repeat_byte).collect();
+        let reversed: Vec<B256> = hashes.iter().rev().copied().collect();
+        assert!(each_once(hashes.clone(), reversed).is_ok());
+        assert!(each_once(hashes.clone(), hashes[1..].to_vec()).is_err());
+        assert!(each_once(hashes.clone(), vec![hashes[0], hashes[1], hashes[1]]).is_err());
     }
 
     #[test]

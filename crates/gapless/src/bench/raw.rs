@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use alloy_primitives::{Address, hex};
+use alloy_primitives::{Address, B256, hex};
 use anyhow::{Context, ensure};
 use gapless_core::fees::{Fees, Gas, GasPrice};
 use gapless_core::ids::Nonce;
@@ -21,7 +21,7 @@ use super::accounts::{self, Account};
 use super::ledger::Ledger;
 use super::options::BenchOptions;
 use super::parts::Chain;
-use super::proof::{self, Asked, GAS, SINK, mark};
+use super::proof::{self, GAS, SINK, mark};
 
 /// Transactions in a JSON-RPC batch, and connections that carry such batches.
 const BATCH: usize = 100;
@@ -60,7 +60,8 @@ pub(super) async fn measure(
     let id = ledger.chain().await?;
     let accounts = accounts::make(&format!("{word} raw {senders}"), senders, &ledger).await?;
     let addresses: Vec<Address> = accounts.iter().map(|account| account.address).collect();
-    let bodies = bodies(&signed(&id, &accounts, count).await?);
+    let (hashes, raw): (Vec<B256>, Vec<String>) = signed(&id, &accounts, count).await?.into_iter().unzip();
+    let bodies = bodies(&raw);
     let before = ledger.height().await?;
 
     let (cpu_before, began) = (chain.cpu()?, Instant::now());
@@ -76,7 +77,7 @@ pub(super) async fn measure(
         tokio::time::sleep(LOOK).await;
     }
     let (seconds, cpu_after) = (began.elapsed().as_secs_f64(), chain.cpu()?);
-    proof::check(&Asked { accounts: &addresses, count }, &ledger.mined_above(before).await?)?;
+    proof::each_once(hashes, ledger.hashes_above(before).await?)?;
     let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
     Ok(RawTry {
         senders,
@@ -87,10 +88,10 @@ pub(super) async fn measure(
     })
 }
 
-/// The bytes of every request, in order; nonces in order within each account.
-async fn signed(chain: &str, accounts: &[Account], count: u64) -> anyhow::Result<Vec<String>> {
+/// Hash and bytes of every request, in order; nonces in order within each account.
+async fn signed(chain: &str, accounts: &[Account], count: u64) -> anyhow::Result<Vec<(B256, String)>> {
     let step = accounts.len();
-    let mut raw = vec![String::new(); usize::try_from(count)?];
+    let mut raw = vec![(B256::ZERO, String::new()); usize::try_from(count)?];
     for (at, account) in accounts.iter().enumerate() {
         let submitter: gapless_core::submitter::SubmitterId =
             format!("{chain}:{}", account.address).parse()?;
@@ -108,7 +109,7 @@ async fn signed(chain: &str, accounts: &[Account], count: u64) -> anyhow::Result
         let (done, error) = account.signer.sign(&unsigned).await;
         ensure!(error.is_none() && done.len() == unsigned.len(), "signing failed: {error:?}");
         for (place, signed) in raw.iter_mut().skip(at).step_by(step).zip(done) {
-            *place = hex::encode_prefixed(&signed.raw);
+            *place = (signed.hash, hex::encode_prefixed(&signed.raw));
         }
     }
     Ok(raw)

@@ -103,20 +103,45 @@ async fn a_chain_that_shows_a_request_twice_fails_the_run() {
     assert_eq!(told["raw"].as_array().unwrap().len(), 2, "{told}");
     assert!(told["raw"][0]["nodeCpuMsPerTx"].is_null(), "a node that is not ours is not looked into: {told}");
 
-    let rule = proxy.rule(
-        "eth_getBlockByNumber",
-        Fault::result(|_, mut answer| {
+    // Hashes of transactions, which the tries of the node by itself are checked by.
+    let twice = |change: fn(&mut Value, &Value)| {
+        Fault::result(move |_, mut answer| {
             let transactions = answer["result"]["transactions"].as_array_mut();
             if let Some([first, second, ..]) = transactions.map(Vec::as_mut_slice) {
-                second["input"] = first["input"].clone();
+                change(second, first);
             }
             answer
+        })
+    };
+    let rule = proxy.rule(
+        "eth_getBlockByNumber",
+        twice(|second, first| {
+            if first.is_string() {
+                *second = first.clone();
+            }
         }),
     );
     let (output, told) = bench(&args).await;
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(proxy.fired(rule) > 0);
     assert_eq!(told["raw"], serde_json::json!([]), "a figure that the chain does not bear out is none");
+    let why = told["failed"][0]["why"].as_str().unwrap();
+    assert!(why.contains("does not show each of the 50 transactions once"), "{why}");
+    proxy.clear();
+
+    // Their contents, which everything else is checked by.
+    proxy.rule(
+        "eth_getBlockByNumber",
+        twice(|second, first| {
+            if first.is_object() {
+                second["input"] = first["input"].clone();
+            }
+        }),
+    );
+    let args = ["pipelined", "--store=sqlite", "--submitters=1", "--count=50", "--seconds=60", "--rpc", &rpc];
+    let (output, told) = bench(&args).await;
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told["runs"], serde_json::json!([]), "a figure that the chain does not bear out is none");
     let why = told["failed"][0]["why"].as_str().unwrap();
     assert!(why.contains("not each of its requests once"), "{why}");
 }
