@@ -2,9 +2,10 @@
 //!
 //! Two things are kept apart. *Standing* says whether the endpoint is who it should be, and only a
 //! check of chain id and genesis improves it. *Cooling* says when it may be asked again, and any answer
-//! ends it. Besides, one that failed last, or that owes an answer for long, is asked after those that answer, so that a
-//! black hole costs those who fell into it and nobody else; and an endpoint that stays behind the others is asked last: one that repeats a block for ever answers
-//! quickly and without an error, and everything it says is old.
+//! ends it. Besides, one that let somebody wait in vain, or that owes an answer for long, is asked after those that answer, so
+//! that a black hole costs those who fell into it and nobody else (an error that comes at once costs nobody anything); and
+//! an endpoint that stays behind the others is asked last: one that repeats a block for ever answers quickly and without an
+//! error, and everything it says is old.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub(crate) enum Standing {
 pub(crate) struct Health {
     pub(crate) standing: Standing,
     failures: u32,
+    /// Whether the last one who asked waited in vain.
+    hung: bool,
     not_before: Option<Instant>,
     trouble: Option<String>,
     head: Option<Named>,
@@ -75,6 +78,7 @@ impl Health {
         Self {
             standing: Standing::Unverified,
             failures: 0,
+            hung: false,
             not_before: None,
             trouble: None,
             head: None,
@@ -103,7 +107,7 @@ impl Health {
     /// Whether those that answer are to be preferred.
     pub(crate) fn is_failing(&self, now: Instant) -> bool {
         let silent = self.owed_since.is_some_and(|since| now.saturating_duration_since(since) > SILENT);
-        self.failures > 0 || silent
+        self.hung || silent
     }
 
     fn cooled(&self, now: Instant) -> bool {
@@ -160,6 +164,7 @@ impl Health {
             self.not_before = None;
         }
         self.failures = 0;
+        self.hung = false;
         self.trouble = None;
     }
 
@@ -170,6 +175,7 @@ impl Health {
             return;
         }
         self.trouble = Some(trouble.text.clone());
+        self.hung |= trouble.kind == TroubleKind::TimedOut;
         if trouble.kind == TroubleKind::NotSent && self.is_verified() {
             // Whoever comes back at this address has to show who it is.
             self.standing = Standing::Unverified;
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owes_an_answer_for_long_or_failed_last_is_not_preferred() {
+    fn who_owes_an_answer_for_long_or_let_somebody_wait_in_vain_is_not_preferred() {
         let (mut health, now) = (verified(), Instant::now());
         health.asked(now);
         health.asked(now + SILENT / 2);

@@ -134,7 +134,7 @@ macro_rules! with_overrides {
                     confirmations: self.confirmations.clone(),
                     stuck: self.stuck.clone(),
                     health: self.health.clone(),
-                    idle: super::idle::keys(&self.nonce, &self.fees, &self.confirmations, &self.policy),
+                    idle: super::idle::keys(&self.fees, &self.confirmations, &self.policy),
                 }
             }
         }

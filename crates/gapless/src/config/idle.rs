@@ -4,26 +4,17 @@
 
 use anyhow::ensure;
 
-use super::file::{Config, Confirmations, Fees, Nonce, Policy};
+use super::file::{Config, Confirmations, Fees, Policy};
 use super::settings::EVERY_BLOCK;
 
 /// Written sections and keys that nothing acts on.
-pub(super) fn keys(
-    nonce: &Nonce,
-    fees: &Fees,
-    confirmations: &Confirmations,
-    policy: &Policy,
-) -> Vec<&'static str> {
+pub(super) fn keys(fees: &Fees, confirmations: &Confirmations, policy: &Policy) -> Vec<&'static str> {
     let Policy { receivers, methods, max_value, max_gas_limit, spend_per_hour, spend_per_day, private } =
         policy;
     let amounts = [max_value, max_gas_limit, spend_per_hour, spend_per_day];
     let restricts = receivers.is_some() || methods.is_some() || amounts.iter().any(|amount| amount.is_some());
     let named = [
         (restricts || private.unwrap_or(false), "policy"),
-        (
-            nonce.mode.as_deref() == Some("pipelined"),
-            "the promises of nonce.mode = \"pipelined\" (recycled slots, windows)",
-        ),
         // Prices are read once per block, which is what the default says.
         (fees.refresh.as_deref().is_some_and(|refresh| refresh != EVERY_BLOCK), "fees.refresh"),
         (confirmations.receipt_workers.is_some(), "confirmations.receipt_workers"),
