@@ -53,10 +53,10 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
         (batcher, Answerer { weight: (weigh, enough), ..answerer })
     }
 
-    /// The same, where a batch that takes long does not keep the next.
+    /// The same, where a batch that takes long, or could not be larger, does not keep the next.
     pub(crate) fn overlapping(most: usize, beside: Beside) -> (Self, Answerer<Q, A>) {
         let (batcher, answerer) = Self::new(most);
-        (batcher, Answerer { beside: Some(beside), ..answerer })
+        (batcher, answerer.beside(beside))
     }
 
     /// Asks; `None` if nobody answers any more.
@@ -68,6 +68,11 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Answerer<Q, A> {
+    /// A batch that takes long, or could not be larger, does not keep the next.
+    pub(crate) fn beside(self, beside: Beside) -> Self {
+        Self { beside: Some(beside), ..self }
+    }
+
     /// Answers batches one after another. `answer` gives one answer per question, in order.
     pub(crate) async fn run(mut self, answer: impl Fn(Vec<Q>) -> Answering<A> + Send) {
         let mut slow = FuturesUnordered::new();
@@ -87,6 +92,7 @@ impl<Q: Send + 'static, A: Send + 'static> Answerer<Q, A> {
                 weight += weigh(&next.0);
                 batch.push(next);
             }
+            let questions_in = batch.len();
             let (questions, replies): (Vec<Q>, Vec<_>) = batch.into_iter().unzip();
             let answering = answer(questions);
             let mut answering = Box::pin(async move {
@@ -95,10 +101,16 @@ impl<Q: Send + 'static, A: Send + 'static> Answerer<Q, A> {
                     let _ = reply.send(answer);
                 }
             });
+            // A batch that could not be larger gains nothing by making the next one wait.
+            let full = questions_in >= self.most || weight >= enough;
             let Some(beside) = self.beside else {
                 answering.await;
                 continue;
             };
+            if full {
+                slow.push(answering);
+                continue;
+            }
             let patience = tokio::time::sleep(beside.after);
             tokio::pin!(patience);
             loop {
@@ -146,6 +158,33 @@ mod tests {
             assert_eq!(answer.await.unwrap(), Some(q as u32 + 1));
         }
         assert_eq!(*sizes.lock().unwrap(), [1, 5]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_heavy_enough_goes_alone_and_keeps_nobody() {
+        let beside = Beside { after: Duration::from_secs(60), most: 2 };
+        let (batcher, answerer) = Batcher::<usize, usize>::weighing(10, |weight| *weight, 5);
+        let batches: Arc<Mutex<Vec<Vec<usize>>>> = Arc::default();
+        let seen = batches.clone();
+        let ask = |q| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move { batcher.ask(q).await })
+        };
+        let asked: Vec<_> = [2, 4, 7, 1, 1].map(ask).into();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let began = tokio::time::Instant::now();
+        tokio::spawn(answerer.beside(beside).run(move |batch| {
+            seen.lock().unwrap().push(batch.clone());
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                batch
+            })
+        }));
+        for asked in asked {
+            assert!(asked.await.unwrap().is_some());
+        }
+        assert_eq!(*batches.lock().unwrap(), [vec![2, 4], vec![7], vec![1, 1]]);
+        assert_eq!(began.elapsed(), Duration::from_secs(2), "two at once, and no more");
     }
 
     #[tokio::test(start_paused = true)]

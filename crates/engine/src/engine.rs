@@ -21,6 +21,7 @@ use crate::heads::{Heads, Tracker};
 use crate::intake::Intake;
 use crate::keeper::{Keeper, KeeperOptions, LaneEnd};
 use crate::lane::{ChainTools, Lane, Tools};
+use crate::lookups::{LookupService, Lookups};
 use crate::points::Points;
 use crate::policies::Policies;
 use crate::registry::Registry;
@@ -65,6 +66,7 @@ pub struct Engine {
 struct Parts {
     trackers: Vec<Tracker>,
     intake: crate::intake::IntakeService,
+    lookups: LookupService,
     work: mpsc::Receiver<SubmitterId>,
 }
 
@@ -92,8 +94,10 @@ impl Engine {
         }
         let (intake, intake_service) = Intake::new();
         let (work_sender, work) = mpsc::channel(WORK);
+        let (lookups, lookup_service) = Lookups::new();
         let gate = Gate {
             store: store.clone(),
+            lookups,
             owner: options.owner.clone(),
             terms: options.terms,
             registry: registry.clone(),
@@ -114,7 +118,7 @@ impl Engine {
             policies: Arc::default(),
             desk: Desk::default(),
         };
-        let parts = Parts { trackers, intake: intake_service, work };
+        let parts = Parts { trackers, intake: intake_service, lookups: lookup_service, work };
         let engine = Self {
             options,
             store,
@@ -160,6 +164,7 @@ impl Engine {
         for tracker in parts.trackers {
             tasks.spawn(tracker.run(background.clone()));
         }
+        tasks.spawn(parts.lookups.run(store.clone()));
         tasks.spawn(parts.intake.run(store.clone(), handle.work.clone(), options.points.clone()));
         let (hears, heard) = mpsc::channel(WORK);
         tasks.spawn(listen(store.clone(), hears, background.clone()));

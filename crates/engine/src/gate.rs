@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use gapless_core::condition::Condition;
 use gapless_core::lease::{LeaseTerms, Owner};
 use gapless_core::ports::store::{Acquired, Parting, Store, StoreError, StoreResult, SubmitterInfo};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::depth::Depths;
 use crate::handle::Refusal;
 use crate::keeper;
+use crate::lookups::Lookups;
 use crate::registry::Registry;
 
 /// Which nodes accept requests.
@@ -46,8 +47,6 @@ impl Default for AcceptRules {
     }
 }
 
-/// Submitters looked at together.
-const TOGETHER: usize = 8;
 /// How often a lease row that is being written is tried again.
 const TRIES: u32 = 5;
 
@@ -64,6 +63,7 @@ pub(crate) enum Pass {
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) lookups: Lookups,
     pub(crate) owner: Owner,
     pub(crate) terms: LeaseTerms,
     pub(crate) registry: Registry,
@@ -80,8 +80,11 @@ impl Gate {
         wanted: &BTreeMap<SubmitterId, u64>,
     ) -> BTreeMap<SubmitterId, StoreResult<Pass>> {
         let names: Vec<SubmitterId> = wanted.keys().cloned().collect();
-        let read = |name: SubmitterId| async move { (self.store.submitter(&name).await, name) };
-        let infos = stream::iter(names.iter().cloned().map(read)).buffered(TOGETHER).collect::<Vec<_>>();
+        let read = |name: &SubmitterId| {
+            let name = name.clone();
+            async move { (self.lookups.submitter(name.clone()).await, name) }
+        };
+        let infos = join_all(names.iter().map(read));
         let (infos, known) = tokio::join!(infos, self.depths.refresh(self.store.as_ref(), &names));
         let mut verdicts = BTreeMap::new();
         for (info, name) in infos {

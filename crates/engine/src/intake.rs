@@ -3,6 +3,7 @@
 //! A caller's group is never torn apart: it is one part of one accept call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gapless_core::limits::MAX_ACCEPT_BATCH;
 use gapless_core::ports::store::{Store, StoreError, StoreResult};
@@ -10,15 +11,18 @@ use gapless_core::record::{Accepted, NewTx};
 use gapless_core::submitter::SubmitterId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::batcher::{Answerer, Batcher};
+use crate::batcher::{Answerer, Batcher, Beside};
 use crate::points::{Point, Points};
 
 /// What became of a request, and the request.
 type Answer = StoreResult<(Accepted, NewTx)>;
 type Group = (Vec<NewTx>, OwnedSemaphorePermit);
 
-/// Items that may be with the store or wait for it: one call's worth each.
-const ROOM: usize = 2 * MAX_ACCEPT_BATCH;
+/// Calls to the store at once, when one cannot hold all that wait. One that is not full makes the next wait, and grow.
+const BESIDE: Beside = Beside { after: Duration::MAX, most: 2 };
+
+/// Items that may be with the store or wait for it.
+const ROOM: usize = 4 * MAX_ACCEPT_BATCH;
 
 /// Takes requests.
 #[derive(Clone)]
@@ -38,7 +42,9 @@ impl Intake {
     /// An intake and its service.
     #[must_use]
     pub fn new() -> (Self, IntakeService) {
-        let (groups, answerer) = Batcher::new(MAX_ACCEPT_BATCH);
+        let items = |group: &Group| group.0.len();
+        let (groups, answerer) = Batcher::weighing(MAX_ACCEPT_BATCH, items, MAX_ACCEPT_BATCH);
+        let answerer = answerer.beside(BESIDE);
         (Self { groups, room: Arc::new(Semaphore::new(ROOM)) }, IntakeService(answerer))
     }
 

@@ -24,6 +24,7 @@ pub mod intake;
 pub mod keeper;
 pub mod lane;
 mod look;
+mod lookups;
 #[cfg(feature = "low-level")]
 pub mod low_level;
 pub mod names;

@@ -80,6 +80,11 @@ impl Store for NodeStore {
         read!(self, "submitter", |store| store.submitter(&submitter))
     }
 
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+        let names = names.to_vec();
+        read!(self, "named_submitters", |store| store.named_submitters(&names))
+    }
+
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
         let after = after.cloned();
         read!(self, "submitters", |store| store.submitters(after.as_ref(), limit))

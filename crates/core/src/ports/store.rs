@@ -190,6 +190,9 @@ pub trait Store: Send + Sync {
     /// One submitter.
     async fn submitter(&self, submitter: &SubmitterId) -> StoreResult<Option<SubmitterInfo>>;
 
+    /// Submitters, one answer each, in order; `None` of one that is not registered.
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>>;
+
     /// Submitters by name, after one, at most `limit`.
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>>;
 

@@ -93,6 +93,12 @@ impl Store for MemoryStore {
         Ok(self.lock().0.lanes.get(submitter).map(|lane| lane.info(submitter)))
     }
 
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+        bounded("submitters", names.len(), MAX_PAGE)?;
+        let (state, _) = self.lock();
+        Ok(names.iter().map(|name| state.lanes.get(name).map(|lane| lane.info(name))).collect())
+    }
+
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
         bounded("submitters", limit, MAX_PAGE)?;
         let (state, _) = self.lock();

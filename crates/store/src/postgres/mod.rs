@@ -143,6 +143,10 @@ impl Store for PostgresStore {
         read!(self, c => read::submitter(c, submitter))
     }
 
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+        read!(self, c => read::named_submitters(c, names))
+    }
+
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
         read!(self, c => read::submitters(c, after, limit))
     }

@@ -1,5 +1,7 @@
 //! Reads for the API. None of them locks anything.
 
+use std::collections::HashMap;
+
 use alloy_primitives::B256;
 use gapless_core::allocation::Allocation;
 use gapless_core::attempt::StoredAttempt;
@@ -46,6 +48,22 @@ pub(super) async fn submitter(
 ) -> StoreResult<Option<SubmitterInfo>> {
     let query = sqlx::query(AssertSqlSafe(submitter_sql("s.submitter = $1"))).bind(submitter.as_str());
     query.fetch_optional(connection).await.map_err(error::reading)?.as_ref().map(info).transpose()
+}
+
+pub(super) async fn named_submitters(
+    connection: &mut PgConnection,
+    names: &[SubmitterId],
+) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+    bounded("submitters", names.len(), MAX_PAGE)?;
+    let wanted: Vec<&str> = names.iter().map(SubmitterId::as_str).collect();
+    let found = sqlx::query(AssertSqlSafe(submitter_sql("s.submitter = ANY($1)")))
+        .bind(wanted)
+        .fetch_all(connection)
+        .await
+        .map_err(error::reading)?;
+    let known = |row| info(row).map(|info| (info.submitter.clone(), info));
+    let known: HashMap<SubmitterId, SubmitterInfo> = found.iter().map(known).collect::<StoreResult<_>>()?;
+    Ok(names.iter().map(|name| known.get(name).cloned()).collect())
 }
 
 pub(super) async fn submitters(

@@ -169,6 +169,12 @@ impl Store for SqliteStore {
         self.read(move |db| read::submitter(db, &submitter)).await
     }
 
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+        bounded("submitters", names.len(), MAX_PAGE)?;
+        let names = names.to_vec();
+        self.read(move |db| names.iter().map(|name| read::submitter(db, name)).collect()).await
+    }
+
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
         bounded("submitters", limit, MAX_PAGE)?;
         let after = after.map_or_else(String::new, |after| after.as_str().to_owned());

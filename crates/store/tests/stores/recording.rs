@@ -79,6 +79,10 @@ impl Store for Recording {
         self.seen.called("submitter", self.inner.submitter(submitter).await)
     }
 
+    async fn named_submitters(&self, names: &[SubmitterId]) -> StoreResult<Vec<Option<SubmitterInfo>>> {
+        self.seen.called("named_submitters", self.inner.named_submitters(names).await)
+    }
+
     async fn submitters(&self, after: Option<&SubmitterId>, limit: usize) -> StoreResult<Vec<SubmitterInfo>> {
         self.seen.called("submitters", self.inner.submitters(after, limit).await)
     }

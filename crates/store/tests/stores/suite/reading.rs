@@ -102,6 +102,10 @@ pub async fn submitters_are_registered_once_and_listed_by_name(w: &World) {
     assert_eq!((rest[0].settings.as_str(), rest[0].created_at), (r#"{"mode": "strict"}"#, TestClock::START));
     assert_eq!((rest[0].lease.as_ref(), rest[0].cursor.cursor.run), (None, None));
     assert_eq!(w.store.submitter(&fixtures::submitter(9)).await.unwrap(), None);
+    // Many at once, as they were asked for.
+    let asked = [2, 9, 1, 2].map(fixtures::submitter);
+    let expected = [Some(first[1].clone()), None, Some(first[0].clone()), Some(first[1].clone())];
+    assert_eq!(w.store.named_submitters(&asked).await.unwrap(), expected);
     assert_eq!(w.store.now().await.unwrap(), TestClock::START);
 }
 
