@@ -11,6 +11,7 @@ mod load;
 mod options;
 mod parts;
 mod plot;
+mod poster;
 mod proof;
 mod raw;
 mod report;

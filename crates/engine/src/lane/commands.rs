@@ -11,6 +11,8 @@ mod reset;
 mod resolve;
 mod unprotect;
 
+use std::time::Duration;
+
 use gapless_core::change::Draft;
 use gapless_core::command::{Command, CommandEnd, CommandOutcome, Verb};
 use gapless_core::event::{EventKind, Told};
@@ -23,6 +25,9 @@ use tracing::info;
 use super::memory::Memory;
 use super::{Lane, Stop};
 use crate::points::Point;
+
+/// How long after one look for commands the next may be. Who is woken for every request must not look each time.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of a command.
 enum Answer {
@@ -47,8 +52,11 @@ impl Answer {
 impl Lane {
     /// Executes what waits, oldest first.
     pub(super) async fn execute_commands(&mut self, memory: &mut Memory) -> Result<(), Stop> {
-        if memory.commands_due {
+        let pause =
+            memory.commands_read.map_or(Duration::ZERO, |at| PAUSE.saturating_sub(self.tick().since(at)));
+        if memory.commands_due && pause.is_zero() {
             memory.commands_due = false;
+            memory.commands_read = Some(self.tick());
             let found = self.tools.store.take_commands(&self.submitter.id, MAX_PAGE).await;
             memory.commands = found.map_err(Stop::StoreDown)?;
         }

@@ -52,6 +52,8 @@ pub(super) struct Memory {
     pub(super) compared_at: Option<Tick>,
     /// Whether commands may have come in.
     pub(super) commands_due: bool,
+    /// When they were last looked for.
+    pub(super) commands_read: Option<Tick>,
     /// Commands that could not be decided, and when to try them again.
     pub(super) later: BTreeMap<CommandId, Tick>,
     /// Notes on open slots.
@@ -104,6 +106,7 @@ impl Memory {
             ask_all_at: None,
             compared_at: None,
             commands_due: false,
+            commands_read: None,
             later: BTreeMap::new(),
             notes: BTreeMap::new(),
             all_stood: None,

@@ -192,6 +192,8 @@ impl Lane {
             } else if now.since(last_work) >= self.tools.idle_release {
                 return Ok(Parting::Idle);
             }
+            // What may have been asked for is looked for soon.
+            let next = if memory.commands_due { next.min(commands::PAUSE) } else { next };
             // Heads may come faster than the timer runs out, and a word about new work may be lost: look anyway.
             let told = self.wait(memory, next).await;
             let now = self.tools.clock.tick();

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::poster::Poster;
 use super::proof::{GAS, SINK, mark};
 use super::scrape::Scrape;
 
@@ -116,7 +117,7 @@ fn say(said: &Said) -> anyhow::Result<()> {
 }
 
 async fn carry_out(plan: Plan) -> anyhow::Result<Loaded> {
-    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(plan.connections + 1).build()?;
+    let http = reqwest::Client::builder().no_proxy().build()?;
     let before = Scrape::of(&http, &plan.url).await?.at(CONFIRMED);
     let bodies = Arc::new(bodies(&plan)?);
     let (next, accepted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
@@ -124,14 +125,15 @@ async fn carry_out(plan: Plan) -> anyhow::Result<Loaded> {
     let deadline = began + Duration::from_secs(plan.seconds);
     let mut posting = JoinSet::new();
     for _ in 0..plan.connections {
-        let (http, single) = (http.clone(), plan.batch.is_none());
-        let url = format!("{}/api/v1/tx{}", plan.url, if single { "" } else { "/batch" });
+        let single = plan.batch.is_none();
+        let path = if single { "/api/v1/tx" } else { "/api/v1/tx/batch" };
+        let mut poster = Poster::connect(&plan.url, path).await?;
         let (bodies, next, accepted) = (bodies.clone(), next.clone(), accepted.clone());
         posting.spawn(async move {
             let mut took = Vec::new();
             while let Some(body) = bodies.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let asked = Instant::now();
-                let count = post(&http, &url, body.clone(), single).await?;
+                let count = post(&mut poster, body, single).await?;
                 took.push(asked.elapsed());
                 accepted.fetch_add(count, Ordering::Relaxed);
             }
@@ -236,16 +238,14 @@ fn bodies(plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
 }
 
 /// Posts one request or a batch; how many were accepted, which must be all.
-async fn post(http: &reqwest::Client, url: &str, body: Vec<u8>, single: bool) -> anyhow::Result<u64> {
-    let request = http.post(url).header("content-type", "application/json").body(body);
-    let response = request.send().await.context("posting")?;
-    let (status, bytes) = (response.status(), response.bytes().await.context("posting")?);
-    ensure!(status.is_success(), "HTTP {status}: {}", String::from_utf8_lossy(&bytes));
+async fn post(poster: &mut Poster, body: &[u8], single: bool) -> anyhow::Result<u64> {
+    let (status, bytes) = poster.post(body).await?;
+    let expected = if single { 202 } else { 200 };
+    ensure!(status == expected, "HTTP {status}: {}", String::from_utf8_lossy(bytes));
     if single {
-        ensure!(status == 202, "a request got {status}");
         return Ok(1);
     }
-    let answer: BatchAnswer = serde_json::from_slice(&bytes).context("reading the answer to a batch")?;
+    let answer: BatchAnswer = serde_json::from_slice(bytes).context("reading the answer to a batch")?;
     match answer.items.iter().find(|item| item.status != 202) {
         Some(item) => bail!("a request got {}: {}", item.status, item.detail.as_deref().unwrap_or_default()),
         None => Ok(answer.items.len() as u64),
