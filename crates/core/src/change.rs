@@ -14,7 +14,7 @@ use crate::attempt::{NewAttempt, Refusal, StoredAttempt};
 use crate::command::CommandEnd;
 use crate::cursor::{Cursor, VersionedCursor};
 use crate::event::{StoredEvent, Told};
-use crate::ids::{FencingToken, Nonce, Seq, TxId, Version};
+use crate::ids::{FencingToken, Nonce, Order, Seq, TxId, Version};
 use crate::lease::{LiveLease, Owner};
 use crate::limits::MAX_RAW_BYTES;
 use crate::record::TxFacts;
@@ -30,6 +30,7 @@ pub struct TxWrite {
     before: TxFacts,
     facts: TxFacts,
     told: Vec<Told>,
+    place: Option<Order>,
 }
 
 impl TxWrite {
@@ -46,7 +47,20 @@ impl TxWrite {
         edit(&mut facts);
         facts.state = events.iter().try_fold(before.state, |state, event| state.next(*event))?;
         facts.seq = Seq(before.seq.0 + told.len() as u64);
-        Ok(Self { tx_id, before: before.clone(), facts, told })
+        Ok(Self { tx_id, before: before.clone(), facts, told, place: None })
+    }
+
+    /// Says at which place of the queue it stands, so that a store need not look for it.
+    #[must_use]
+    pub const fn at_place(mut self, order: Order) -> Self {
+        self.place = Some(order);
+        self
+    }
+
+    /// Its place in the queue, if it was said.
+    #[must_use]
+    pub const fn place(&self) -> Option<Order> {
+        self.place
     }
 
     /// Which transaction.

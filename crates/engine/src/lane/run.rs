@@ -137,7 +137,7 @@ impl Lane {
                 facts.wait = None;
                 facts.bound_at = Some(now);
             });
-            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?);
+            draft.writes.txs.push(write.map_err(|_| Stop::OutOfStep)?.at_place(tx.order));
             if memory.allocations.contains_key(&nonce) {
                 draft.writes.allocations.push(AllocationWrite::Settle { nonce });
             }

@@ -244,8 +244,8 @@ CREATE TYPE tx_intake AS (
   metadata text
 );
 CREATE TYPE tx_move AS (
-  lane bigint, tx_id uuid, from_state text, from_seq bigint, tells bool, state text, sub_state text, seq bigint,
-  ended_at timestamptz
+  lane bigint, tx_id uuid, ord bigint, from_state text, from_seq bigint, tells bool, state text, sub_state text,
+  seq bigint, ended_at timestamptz
 );
 CREATE TYPE tx_slot AS (nonce bigint, tx_hash bytea, bound_at timestamptz);
 CREATE TYPE tx_receipt AS (

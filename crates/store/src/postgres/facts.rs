@@ -49,6 +49,11 @@ fn is_first(write: &TxWrite) -> bool {
     write.from() == TxState::Queued && write.from_seq() == Seq(1)
 }
 
+/// Whether it also leaves the queue from a place that is known: the ordinary way.
+fn is_bound_at_once(write: &TxWrite) -> bool {
+    is_first(write) && write.place().is_some() && write.facts().state != TxState::Queued
+}
+
 /// The writes of a batch that are handled alike.
 struct Rows {
     /// The arguments of `unnest`.
@@ -93,6 +98,16 @@ impl Rows {
         Some(Self { arrays: arrays.join(", "), columns, planned, leave_queue, join_queue })
     }
 
+    /// A write that told nothing, why it waits for example, has made the row before.
+    fn on_conflict(&self) -> String {
+        let updates = self.list(|(column, _)| format!("{column} = EXCLUDED.{column}"));
+        format!(
+            "ON CONFLICT (tx_id) DO UPDATE SET updated_at = EXCLUDED.updated_at, fencing_token = EXCLUDED.fencing_token,
+    event_rows = EXCLUDED.event_rows, {updates}
+  WHERE f.state = 'QUEUED' AND f.seq = 1 AND f.ord = EXCLUDED.ord AND f.submitter_number = EXCLUDED.submitter_number"
+        )
+    }
+
     fn list(&self, each: impl Fn(&(&str, &str)) -> String) -> String {
         self.columns.iter().map(each).collect::<Vec<_>>().join(", ")
     }
@@ -113,9 +128,33 @@ fn leaving(from: &str, who: &str) -> String {
     )
 }
 
+/// The ordinary way: from its place in the queue to its first facts, without a look at the request. That the place is this
+/// submitter's and was still taken is what taking it away shows; both are counted.
+pub(super) fn bound_at_once(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
+    let rows = Rows::of(binder, batch, is_bound_at_once)?;
+    let ctes = format!(
+        "bound_rows AS (
+  INSERT INTO tx_facts AS f (tx_id, ord, submitter_number, fencing_token, event_rows, {columns})
+  SELECT t.tx_id, t.ord, (SELECT numbers FROM ok)[t.lane], (SELECT tokens FROM ok)[t.lane],
+    CASE WHEN t.tells THEN (SELECT event_ids FROM ok)[t.lane] ELSE '' END, {values}
+  FROM unnest({arrays}) t WHERE (SELECT map FROM ok)[t.lane]
+  {on_conflict}
+  RETURNING f.submitter_number, f.ord
+), bound_left AS ({left} RETURNING 1
+), bound_out AS (SELECT FROM bound_rows UNION ALL SELECT FROM bound_left)",
+        columns = rows.list(|(column, _)| (*column).to_owned()),
+        values = rows.list(|(_, value)| (*value).to_owned()),
+        arrays = rows.arrays,
+        on_conflict = rows.on_conflict(),
+        left = leaving("bound_rows", "true"),
+    );
+    let planned = format!("2 * {}", rows.planned);
+    Some(Block { what: "bound facts", ctes, touched: "bound_out", planned })
+}
+
 /// A transaction's first write makes its row, unless one that told nothing has made it; mostly it leaves the queue.
 pub(super) fn first(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block> {
-    let rows = Rows::of(binder, batch, is_first)?;
+    let rows = Rows::of(binder, batch, |write| is_first(write) && !is_bound_at_once(write))?;
     let mut ctes = format!(
         "first_out AS (
   INSERT INTO tx_facts AS f (tx_id, ord, submitter_number, fencing_token, event_rows, {columns})
@@ -123,14 +162,12 @@ pub(super) fn first(binder: &mut Binder, batch: &[&LaneChange]) -> Option<Block>
     CASE WHEN t.tells THEN (SELECT event_ids FROM ok)[t.lane] ELSE '' END, {values}
   FROM unnest({arrays}) t JOIN tx_request r ON r.tx_id = t.tx_id
   WHERE (SELECT map FROM ok)[t.lane] AND (r.submitter_number = (SELECT numbers FROM ok)[t.lane]) IS TRUE
-  ON CONFLICT (tx_id) DO UPDATE SET updated_at = EXCLUDED.updated_at, fencing_token = EXCLUDED.fencing_token,
-    event_rows = EXCLUDED.event_rows, {updates}
-  WHERE f.state = 'QUEUED' AND f.seq = 1
+  {on_conflict}
   RETURNING f.submitter_number, f.ord, f.state
 )",
         columns = rows.list(|(column, _)| (*column).to_owned()),
         values = rows.list(|(_, value)| (*value).to_owned()),
-        updates = rows.list(|(column, _)| format!("{column} = EXCLUDED.{column}")),
+        on_conflict = rows.on_conflict(),
         arrays = rows.arrays,
     );
     if rows.leave_queue {

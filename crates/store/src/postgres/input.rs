@@ -84,6 +84,7 @@ composite! {
     InMove is "tx_move" {
         lane: i64,
         tx_id: Uuid,
+        ord: Option<i64>,
         from_state: String,
         from_seq: i64,
         tells: bool,
@@ -134,6 +135,7 @@ impl InMove {
         Self {
             lane,
             tx_id: write.tx_id().0,
+            ord: write.place().map(|place| signed(place.0)),
             from_state: write.from().name().to_owned(),
             from_seq: signed(write.from_seq().0),
             tells: write.tells(),

@@ -60,8 +60,18 @@ impl Statement {
         let mut binder = Binder::default();
         let mut parts = vec![lanes(&mut binder, batch)];
         let mut expects = Vec::new();
-        let blocks =
-            [facts::first, facts::later, attempts, unbound, notes, allocations, lapses, settled, commands];
+        let blocks = [
+            facts::bound_at_once,
+            facts::first,
+            facts::later,
+            attempts,
+            unbound,
+            notes,
+            allocations,
+            lapses,
+            settled,
+            commands,
+        ];
         for block in blocks {
             if let Some(block) = block(&mut binder, batch) {
                 parts.push(block.ctes);
