@@ -68,8 +68,6 @@ fn head(bytes: &[u8]) -> anyhow::Result<(u16, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_head_tells_status_and_length_whatever_its_case() {
         let head = |text: &str| super::head(text.as_bytes());
