@@ -219,3 +219,27 @@ fn count(outcome: &SendOutcome) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broadcast(lane: u8) -> Broadcast {
+        let lane = SubmitterId::evm(1, alloy_primitives::Address::repeat_byte(lane));
+        Broadcast { lane, attempts: Vec::new(), lease: None, reply: oneshot::channel().0 }
+    }
+
+    fn lanes<'a>(broadcasts: impl IntoIterator<Item = &'a Broadcast>) -> Vec<u8> {
+        broadcasts.into_iter().map(|broadcast| broadcast.lane.address().unwrap_or_default()[0]).collect()
+    }
+
+    #[test]
+    fn a_lane_with_something_under_way_waits_and_keeps_nobody_else_waiting() {
+        let mut waiting: VecDeque<Broadcast> = [1, 2, 1, 3, 2].map(broadcast).into();
+        let busy = HashSet::from([broadcast(1).lane]);
+        assert_eq!(lanes(&take_together(&mut waiting, &busy)), [2, 3, 2]);
+        assert_eq!(lanes(&waiting), [1, 1], "in their order");
+        assert!(take_together(&mut waiting, &busy).is_empty());
+        assert_eq!(lanes(&take_together(&mut waiting, &HashSet::new())), [1, 1]);
+    }
+}

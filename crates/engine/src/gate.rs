@@ -82,7 +82,14 @@ impl Gate {
         let names: Vec<SubmitterId> = wanted.keys().cloned().collect();
         let read = |name: &SubmitterId| {
             let name = name.clone();
-            async move { (self.lookups.submitter(name.clone()).await, name) }
+            async move {
+                let info = match self.lookups.submitter(name.clone()).await {
+                    Some(info) => info,
+                    // A handle may outlive its engine.
+                    None => self.store.submitter(&name).await,
+                };
+                (info, name)
+            }
         };
         let infos = join_all(names.iter().map(read));
         let (infos, known) = tokio::join!(infos, self.depths.refresh(self.store.as_ref(), &names));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use gapless_core::limits::MAX_PAGE;
-use gapless_core::ports::store::{Store, StoreError, StoreResult, SubmitterInfo};
+use gapless_core::ports::store::{Store, StoreResult, SubmitterInfo};
 use gapless_core::submitter::SubmitterId;
 
 use crate::batcher::{Answerer, Batcher};
@@ -24,10 +24,9 @@ impl Lookups {
         (Self(questions), LookupService(answerer))
     }
 
-    /// One submitter, as stored now.
-    pub(crate) async fn submitter(&self, name: SubmitterId) -> Answer {
-        let stopped = || Err(StoreError::Unavailable("this node is stopping".into()));
-        self.0.ask(name).await.unwrap_or_else(stopped)
+    /// One submitter, as stored now; `None` if nobody looks any more.
+    pub(crate) async fn submitter(&self, name: SubmitterId) -> Option<Answer> {
+        self.0.ask(name).await
     }
 }
 

@@ -67,8 +67,8 @@ async fn an_endpoint_of_another_chain_is_quarantined_and_named() {
     let node = setup.serve_with("node.log", &[("GAPLESS__CHAINS__0__RPC", &both)]).await;
     endpoint(&setup, 0, quarantined).await;
     endpoint(&setup, 1, "head").await;
-    let (status, ready) = setup.get("/readyz").await.unwrap();
-    assert_eq!(status, 200, "{ready}");
+    let ready = || async { (setup.get("/readyz").await?.0 == 200).then_some(()) };
+    eventually(PATIENCE, "readiness", ready).await.unwrap();
     let body = json!({ "submitter": ADDRESS, "requestId": "r", "payload": { "to": SINK, "value": "1" } });
     let (_, made) = setup.post("/api/v1/tx", &body).await;
     let mined = || async {
