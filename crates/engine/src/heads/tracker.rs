@@ -26,7 +26,8 @@ pub struct Tracker {
     poke: Arc<Notify>,
     poll: Duration,
     /// Blocks of walks that did not come to an end. A backend that lags lacks now this parent, now that one: without
-    /// these, the further behind we are, the less likely a walk would ever be complete.
+    /// these, the further behind we are, the less likely a walk would ever be complete. They stay when another branch grows
+    /// meanwhile: of two forks, the one that is easier to reach must not keep us from the higher one.
     walked: HashMap<B256, Block>,
     genesis: Watch,
 }
@@ -87,7 +88,6 @@ impl Tracker {
         if !stands_on(&ring, &branch) && !self.same_genesis().await? {
             return Ok(false);
         }
-        self.walked.clear();
         self.post(&ring, branch);
         Ok(true)
     }
@@ -133,7 +133,7 @@ impl Tracker {
             match parent.and_then(|parent| parent.ok_or_else(missing)) {
                 Ok(parent) => branch.push(parent),
                 Err(error) => {
-                    if self.walked.len() >= KEPT {
+                    if self.walked.len() >= 2 * KEPT {
                         self.walked.clear();
                     }
                     self.walked.extend(branch.into_iter().map(|block| (block.this.hash, block)));
