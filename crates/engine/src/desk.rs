@@ -19,6 +19,7 @@ use gapless_core::time::Tick;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Asks of one submitter that may wait.
+#[cfg(any(feature = "low-level", test))]
 pub(crate) const MAX_ASKS: usize = 1_024;
 
 /// What a closure makes for the nonce it was given.
@@ -117,6 +118,7 @@ impl Desk {
     }
 
     /// Asks for a nonce; none if too many do.
+    #[cfg(any(feature = "low-level", test))]
     pub(crate) fn ask(&self, submitter: &SubmitterId) -> Option<oneshot::Receiver<Granted>> {
         let mut counters = self.lock();
         let counter = counters.entry(submitter.clone()).or_default();

@@ -1,6 +1,8 @@
 //! Binding: what is bound next, and why the first of the queue is not. How a run of the queue gets its nonces is in
 //! [`super::run`].
 
+use std::ops::RangeInclusive;
+
 use gapless_core::change::TxWrite;
 use gapless_core::event::{EventKind, Told};
 use gapless_core::ids::Nonce;
@@ -14,9 +16,10 @@ use super::market::is_no_news;
 use super::memory::Memory;
 use super::{Lane, Stop};
 
-/// Heads kept in memory; more are peeked when these are used up.
-const PEEK: usize = 500;
-const _: () = assert!(PEEK <= MAX_PAGE);
+/// Heads kept in memory, at most; more are peeked when these are used up. With many lanes it is these that take room, so none
+/// holds many more than it can bind.
+const PEEK: RangeInclusive<usize> = 32..=500;
+const _: () = assert!(*PEEK.end() <= MAX_PAGE);
 
 /// Runs bound before the lane looks at the chain again.
 const RUNS: usize = 8;
@@ -61,9 +64,11 @@ impl Lane {
         let enough = memory.queue.len() as u64 > budget;
         if memory.queue.is_empty() || memory.came_back || (memory.look_again && !enough) {
             (memory.look_again, memory.came_back) = (false, false);
+            let most = usize::try_from(budget).unwrap_or(usize::MAX).saturating_add(1);
+            let most = most.clamp(*PEEK.start(), *PEEK.end());
             let found =
-                self.tools.store.peek_queue(&self.submitter.id, PEEK).await.map_err(Stop::StoreDown)?;
-            memory.look_again = found.len() == PEEK;
+                self.tools.store.peek_queue(&self.submitter.id, most).await.map_err(Stop::StoreDown)?;
+            memory.look_again = found.len() == most;
             memory.queue = self.set_aside(memory, found).await?;
         }
         Ok(())
