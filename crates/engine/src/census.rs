@@ -23,26 +23,37 @@ struct Figures {
     open: u64,
 }
 
-/// Counts every `every` until cancelled. A store that does not answer leaves the figures as they were.
+/// Counting many submitters takes many statements; so many seconds each, at least, pass until the next count.
+const PACE: Duration = Duration::from_millis(1_250);
+
+/// Counts every `every` until cancelled, or more rarely where there is much to count. A store that does not answer leaves the
+/// figures as they were.
 pub async fn run(handle: Handle, every: Duration, stop: CancellationToken) {
     let chains: Vec<ChainId> = handle.registry().chains().into_iter().map(|(id, _)| id).collect();
     tell(chains.iter().map(|id| (id.clone(), Figures::default())));
     loop {
-        match count(handle.store().as_ref(), &chains).await {
+        let mut statements = 0;
+        match count(handle.store().as_ref(), &chains, &mut statements).await {
             Ok(figures) => tell(figures),
             Err(error) => tracing::debug!(%error, "submitters cannot be counted now"),
         }
-        if stop.run_until_cancelled(tokio::time::sleep(every)).await.is_none() {
+        let pause = every.max(PACE * statements);
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
     }
 }
 
-async fn count(store: &dyn Store, chains: &[ChainId]) -> StoreResult<BTreeMap<ChainId, Figures>> {
+async fn count(
+    store: &dyn Store,
+    chains: &[ChainId],
+    statements: &mut u32,
+) -> StoreResult<BTreeMap<ChainId, Figures>> {
     let mut figures: BTreeMap<ChainId, Figures> =
         chains.iter().map(|id| (id.clone(), Figures::default())).collect();
     let mut after: Option<SubmitterId> = None;
     loop {
+        *statements += 2;
         let page = store.submitters(after.as_ref(), MAX_PAGE).await?;
         let names: Vec<SubmitterId> = page.iter().map(|info| info.submitter.clone()).collect();
         let depths = store.queue_depths(&names).await?;
